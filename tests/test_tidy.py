@@ -136,7 +136,7 @@ def test_the_words_are_kafkas() -> None:
 
 EDITED: Final = re.compile(
     r"(raft|snapshot|statemachine|kraftbase|proto)/|kraftlog/(admin|analytics|bench|broker|chaos|cli|clients|commands|"
-    r"config|controller|demo|kafka|local|network|offline|process)/"
+    r"config|controller|demo|kafka|local|network|offline|process|sim)/"
 )
 """Where the words below have been replaced."""
 

@@ -25,7 +25,7 @@ console = Console()
 
 def _known_world(name: str | None) -> str | None:
     if name is not None and name not in WORLDS:
-        raise typer.BadParameter(f"there is no world {name!r}, only {', '.join(WORLDS)}")
+        raise typer.BadParameter(f"there is no world {name!r}; the worlds are {', '.join(WORLDS)}")
     return name
 
 
@@ -43,28 +43,28 @@ def _refuse_many_seeds(context: typer.Context) -> None:
 def main(
     context: typer.Context,
     seeds: Annotated[int, typer.Option(help="how many seeds to run", min=1)] = 200,
-    first: Annotated[int, typer.Option(help="the first of them", min=0)] = 0,
-    minutes: Annotated[float | None, typer.Option(help="run seeds for this time instead of a number of them")] = None,
-    at_least: Annotated[int, typer.Option(help="with --minutes: fewer seeds than this are a failure")] = 0,
+    first: Annotated[int, typer.Option(help="the first seed", min=0)] = 0,
+    minutes: Annotated[float | None, typer.Option(help="run seeds for this many minutes, whatever --seeds is")] = None,
+    at_least: Annotated[int, typer.Option(help="fail if fewer seeds than this have run, as may be with --minutes")] = 0,
     seed: Annotated[int | None, typer.Option(help="run this one seed")] = None,
     trace: Annotated[bool, typer.Option(help="with --seed: print every step")] = False,
-    marks: Annotated[bool, typer.Option(help="print what happened, and how often")] = False,
+    marks: Annotated[bool, typer.Option(help="print how often each mark was hit")] = False,
     shrink_seed: Annotated[
-        int | None, typer.Option("--shrink", help="shrink this seed's run as long as it still fails")
+        int | None, typer.Option("--shrink", help="find a smaller run of this seed that still fails")
     ] = None,
-    safety_seconds: Annotated[int | None, typer.Option(help="how long faults happen", min=0)] = None,
-    voters: Annotated[int | None, typer.Option(help="how many voters")] = None,
-    observers: Annotated[int | None, typer.Option(help="how many observers")] = None,
-    brokers: Annotated[int | None, typer.Option(help="how many brokers")] = None,
+    safety_seconds: Annotated[int | None, typer.Option(help="seconds in which faults happen", min=0)] = None,
+    voters: Annotated[int | None, typer.Option(help="number of voters")] = None,
+    observers: Annotated[int | None, typer.Option(help="number of observers")] = None,
+    brokers: Annotated[int | None, typer.Option(help="number of brokers")] = None,
     without: Annotated[
-        list[str] | None, typer.Option(help="without this kind of fault; `kraftlog sim faults` lists them")
+        list[str] | None, typer.Option(help="leave out this kind of fault; `kraftlog sim faults` lists them")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the outcome to this file")] = None,
-    world: Annotated[str, typer.Option(metavar=WORLD_NAMES, callback=_known_world, help="what is simulated")] = DEFAULT,
+    world: Annotated[str, typer.Option(metavar=WORLD_NAMES, callback=_known_world, help="the world to run")] = DEFAULT,
 ) -> None:
     """Run simulated clusters, a broker's logs, or brokers that replicate, under faults; check what must hold.
 
-    Options that are left out are as the seeds say. --voters, --observers and --brokers are for worlds that have them.
+    Each seed draws what no option sets. --voters, --observers and --brokers are for worlds that have them.
     """
     silence_logging()
     if context.invoked_subcommand is not None:
@@ -97,13 +97,13 @@ def faults(
 @app.command()
 def zoo(
     names: Annotated[list[str] | None, typer.Argument(help="hunt only these")] = None,
-    seeds: Annotated[int, typer.Option(help="how many seeds a bug may take", min=1)] = SEEDS_MAX,
+    seeds: Annotated[int, typer.Option(help="the number of seeds in which a bug must be caught", min=1)] = SEEDS_MAX,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the outcome to this file")] = None,
     world: Annotated[
         str | None, typer.Option(metavar=WORLD_NAMES, callback=_known_world, help="hunt only the bugs of this world")
     ] = None,
 ) -> None:
-    """Put known bugs into the simulated nodes, one at a time, and see which invariant catches them."""
+    """Put known bugs into the simulated nodes, one at a time, and report which invariant catches each."""
     known = NAMES if world is None else tuple(bug.name for bug in WORLDS[world].bugs)
     unknown = [name for name in names or () if name not in known]
     if unknown:

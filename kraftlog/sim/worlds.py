@@ -1,4 +1,4 @@
-"""The worlds that there are."""
+"""All worlds of the simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer whose batches no consumer could read: none may be acknowledged, or come into the log."""
+"""A producer of batches that no consumer could read. None of them may be acknowledged or appended."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ CHANGES: Final = {
     "the value is longer than the record": (5, +2),
     "there are -1 headers": (-1, +1),
 }
-"""The byte of a record that is changed, and what is added to it. All its numbers have one byte."""
+"""By change: the byte of a record that is changed, and the number added to it.
+
+All numbers in the record take one byte.
+"""
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
 _CRC_START: Final = 21
 
 
 def broken_batch(time_ms: int, value: bytes, change: str) -> bytearray:
-    """A batch of one record, with the right CRC."""
+    """Return a broken batch of one record, with a correct CRC."""
     data = bytearray(encode_batch([Record(0, time_ms, None, value)], base_offset=0, partition_leader_epoch=-1))
     at, added = CHANGES[change]
     data[HEADER_BYTES + at if at >= 0 else at] += added
@@ -41,15 +44,17 @@ def broken_batch(time_ms: int, value: bytes, change: str) -> bytearray:
 
 
 class BrokenProducer:
-    """Sends such a batch to one partition or another, now and then."""
+    """Sends such a batch to a random partition from time to time."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._random = Random(f"broken producer {world.parameters.seed}")  # so that all else happens as without it
+        self._random = Random(
+            f"broken producer {world.parameters.seed}"
+        )  # a separate generator, so that nothing else changes
         self._made = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next batch."""
         self._world.event_queue.after(self._random.randint(100, 2_000) * MICROSECONDS_PER_MS, self._send)
 
     def _send(self) -> None:
@@ -83,6 +88,6 @@ class BrokenProducer:
             return
         code = ErrorCode(cast(ProduceResponse, response).responses[0].partition_responses[0].error_code)
         if code is ErrorCode.NONE:
-            raise Violation(f"{ACKNOWLEDGED}: {name}: a batch is acknowledged that no consumer can read: {change}")
+            raise Violation(f"{ACKNOWLEDGED}: {name}: a batch that no consumer can read was acknowledged: {change}")
         if code is ErrorCode.INVALID_RECORD:
             self._world.marks.hit("produce: INVALID_RECORD")

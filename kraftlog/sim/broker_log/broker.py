@@ -1,4 +1,4 @@
-"""A broker's process: the production shell, a controller that grants everything, and the handlers of its clients."""
+"""A broker's process: the production shell, a controller that grants everything, and the handlers of requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from statemachine.query.descriptions import BrokerListener
 from statemachine.replay.deltas import MetadataDelta
 
 OnAnswer = Callable[[Message | None], None]
-"""Called with the answer as it leaves the broker; None: there is none, for acks=0."""
+"""Called with the response as it leaves the broker; None: there is no response, because of acks=0."""
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -69,41 +69,41 @@ _CONTEXT: Final = RequestContext("127.0.0.1", "PLAINTEXT", "simulated")
 
 
 class Surroundings(Protocol):
-    """The world, as a broker's process tells it something."""
+    """The callbacks from a broker's process to the world."""
 
     def serving(self, broker: Broker) -> None:
-        """The broker has taken its partitions over."""
+        """Record that the broker has taken its partitions over."""
         ...
 
     def closed(self, broker: Broker, error: BaseException | None, *, is_clean: bool) -> None:
-        """The broker has ended in order."""
+        """Record that the broker has shut down."""
         ...
 
 
 class WorldConfigs(TopicConfigs):
-    """The configs that this world gives topics, some of which no client could."""
+    """The configs of topics in this world. Clients could not set all of them."""
 
     def __init__(self, metadata: Metadata) -> None:
         super().__init__(BROKER_ID, {})
         self._world_metadata = metadata
 
     def log_config(self, topic: str) -> PartitionLogConfig:
-        """Of a topic's partitions."""
+        """Return the config of a topic's logs."""
         return self._world_metadata.log_config(topic)
 
     def min_insync_replicas(self, topic: str) -> int:
-        """There is one replica."""
+        """Return 1: there is one replica."""
         return self._world_metadata.min_insync_replicas(topic)
 
 
 class Broker:
-    """See the module. The shell's ports, and its host."""
+    """A broker: the ports and the host of its shell."""
 
     def __init__(
         self, world: Surroundings, process: BrokerProcess, files: MemoryFileSystem, parameters: LogParameters,
         metadata: Metadata,
     ) -> None:  # fmt: skip
-        """Lock its own directory. Raises StorageError, FlushFailed."""
+        """Lock the broker's own directory. Raises StorageError, FlushFailed."""
         self.process = process
         self._world = world
         self._parameters = parameters
@@ -156,29 +156,29 @@ class Broker:
 
     @property
     def parts(self) -> Parts:
-        """What it consists of; once its logs are open."""
+        """The parts of the broker. Raises LookupError until its logs are open."""
         if self._parts is None:
             raise LookupError("the broker's logs are not open")
         return self._parts
 
     @property
     def logs(self) -> LogManager:
-        """Its logs."""
+        """The broker's logs."""
         return self.parts.logs
 
     @property
     def partitions(self) -> Partitions:
-        """Its replicas."""
+        """The broker's replicas."""
         return self.parts.partitions
 
     def on_deltas(self, deltas: Iterable[MetadataDelta]) -> None:
-        """The metadata has changed."""
+        """Pass changes of the metadata on."""
         self._feed.changed(deltas)
 
     # --- the controller (`ControllerPort`, `OperationsPort`) ----------------------------------------------------------
 
     def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
-        """It grants everything, at once."""
+        """Grant the operation at once."""
         self.process.call_soon(lambda: on_result(self._granted(operation)))
 
     submit = ask
@@ -197,24 +197,24 @@ class Broker:
         raise Violation(f"{GOES_ON}: the only replica asks the controller for {operation}")
 
     def find_cluster(self, on_found: OnPortAnswer[str]) -> None:
-        """It knows its cluster."""
+        """Not called: the cluster is known."""
         raise NotImplementedError
 
     def connect(self, broker_id: int) -> LeaderConnection:
-        """There is no other broker."""
+        """Not called: there is no other broker."""
         raise NotImplementedError
 
-    # --- what it is told (`ShellHost`) --------------------------------------------------------------------------------
+    # --- the shell's callbacks (`ShellHost`) --------------------------------------------------------------------------
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return an id that no registration has had."""
         return self._metadata.new_id()
 
     def tell(self, message: str) -> None:
-        """Nobody listens."""
+        """Ignore the message."""
 
     def opened(self, parts: Parts) -> None:
-        """Its logs are open."""
+        """Build the handlers: the logs are open."""
         self._parts = parts
         services = RecordServices(
             lookup=PartitionLookup(parts.partitions, self.cluster), runtime=self.process,
@@ -224,25 +224,25 @@ class Broker:
         self._handlers = {KEYS[name]: handler for name, handler in handlers(RECORD_APIS, services).items()}
 
     def serving(self) -> None:
-        """It has taken its partitions over."""
+        """Report that the broker has taken its partitions over."""
         self._world.serving(self)
 
     def heartbeat_answered(self, *, is_fenced: bool) -> None:
-        """The controller has answered a heartbeat."""
+        """Ignore answers to heartbeats."""
 
     def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
-        """It has ended in order."""
+        """Report that the broker has shut down."""
         self._world.closed(self, error, is_clean=is_clean)
 
     @property
     def is_closed(self) -> bool:
-        """Whether its connections are closed, at its end."""
+        """Whether the broker has closed its connections to shut down."""
         return self._network.is_closed
 
-    # --- its clients --------------------------------------------------------------------------------------------------
+    # --- requests of clients ------------------------------------------------------------------------------------------
 
     def handle(self, body: Message, on_answer: OnAnswer) -> bool:
-        """Handle a request; returns False if the connection is closed for it."""
+        """Handle a request. Return False if the broker closes the connection because of it."""
 
         def reply(response: Message | None, throttle_ms: int = 0) -> None:
             if not self.process.has_ended and not self.is_closed:
@@ -256,11 +256,11 @@ class Broker:
         return True
 
     def take(self, request: ClientRequest, reply: Reply) -> None:
-        """Hand a request to its handler. Raises ConnectionRefused: the connection is to be closed."""
+        """Pass a request to its handler. Raises ConnectionRefused if the connection must be closed."""
         self._handlers[request.api.key](request, reply)
 
     def roll(self, topic: str, index: int) -> None:
-        """Go on in a new segment. Raises ApiError."""
+        """Roll a log to a new segment. Raises ApiError."""
         partition = self.partitions.named(topic, index)
         if partition is not None and partition.log is not None:
             partition.log.roll(self.process.wall_clock_ms())
@@ -272,17 +272,17 @@ class Broker:
 
     @property
     def damaged(self) -> list[tuple[TopicPartition, str]]:
-        """The logs that are damaged, and what was found."""
+        """The damaged logs, with descriptions of the damage."""
         return [found for directory in self.logs.directories for found in directory.damaged.items()]
 
     def open_log(self, name: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, if it is open, and its directory online."""
+        """Return the log of a partition; None if it is not open or its directory is offline."""
         partition, directory = self.partitions.named(*name), self.logs.directory_of(name)
         is_online = directory is not None and not directory.offline_reason
         return partition.log if partition is not None and is_online else None
 
     def path_of(self, topic: Topic, index: int) -> str | None:
-        """The directory of a partition, if its log is open; None also for a topic that it has not heard of yet."""
+        """Return the directory of a partition's log; None if the log is not open or the topic is unknown."""
         partition = self.partitions.with_id(topic.topic_id, index)
         if partition is None or partition.log is None:
             return None

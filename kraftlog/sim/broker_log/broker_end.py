@@ -1,7 +1,7 @@
 """The broker's end of a simulated connection: the production `Conversation`, in virtual time.
 
-What `kraftlog.network.connection` does with a socket is done here with bytes that a world brings: requests are handled
-in their order, work in slices lets others go on in between, and who waits is told when the client sends nothing more.
+It does with bytes from a world what `kraftlog.network.connection` does with a socket: it handles requests in order,
+works in slices so that other work can run in between, and notifies waiting requests when the client sends nothing more.
 Bounds, quotas and turns are not simulated.
 """
 
@@ -21,11 +21,11 @@ from kraftlog.network.turns import go_through
 from kraftlog.sim.broker_log.process import BrokerProcess
 
 STEPS_MAX: Final = 120
-"""A slice has so many steps at most: fewer than one of the large requests takes."""
+"""The maximum number of steps in a slice: fewer than one of the large requests takes."""
 
 
 class BrokerEnd:
-    """Of one connection, in one process. It is `kraftlog.network.requests.Slices` for its requests."""
+    """The broker's end of one connection, in one process; `kraftlog.network.requests.Slices` for its requests."""
 
     answer_room_bytes: Final = 2**63 - 1
 
@@ -33,14 +33,14 @@ class BrokerEnd:
         self, process: BrokerProcess, context: RequestContext, offered: Mapping[int, Versions], handler: Handler,
         random: Random, send: Callable[[bytes], None], on_closed: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`send` takes bytes for the client; `on_closed` is called once, when there will be none any more."""
+        """`send` sends bytes to the client; `on_closed` is called once, after the last bytes."""
         self.is_closed = False
         self.expected: deque[bytes] = deque()
-        """The answers to requests in their order, as far as that has come, as they should leave."""
+        """The responses in the order of their requests, as the client must receive them."""
         self.slices = 0
-        """How many slices have left something to do."""
+        """The number of slices after which work was left."""
         self.kept_early = 0
-        """How many answers had to wait for those to earlier requests."""
+        """The number of responses that had to wait for those to earlier requests."""
         self._process = process
         self._context = context
         self._handler = handler
@@ -51,26 +51,26 @@ class BrokerEnd:
         self._steps: deque[Steps] = deque()
         self._conversation = Conversation(offered, FRAME_BYTES_MAX)
         self._waiting: dict[Exchange, bytes | None] = {}
-        """The requests that are not answered, or whose answers wait for others, with their answers; in their order."""
+        """In order: the requests without a response, or whose response waits for others, each with its response."""
         self._parked: set[Exchange] = set()
-        """The requests that wait for more, such as a Fetch."""
+        """The requests that wait for more data, such as a Fetch."""
 
-    # --- what comes ---------------------------------------------------------------------------------------------------
+    # --- input --------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """Bytes of the client have come."""
+        """Handle bytes from the client."""
         if not self.is_closed:
             self._conversation.receive_data(data)
             self._go_on()
 
     def ended(self) -> None:
-        """The client sends nothing more."""
+        """Handle the end of the client's input."""
         self._is_at_end = True
         self._tell_waiting()
         self._go_on()
 
     def lost(self) -> None:
-        """The client is gone: nobody takes answers."""
+        """Handle the loss of the client, which receives no more responses."""
         if not self.is_closed:
             self._close()
 
@@ -81,7 +81,7 @@ class BrokerEnd:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Work for a slice, then handle what is there."""
+        """Work for one slice, then handle the requests that have arrived."""
         left = self._random.randint(1, STEPS_MAX)
 
         def may_go_on() -> bool:
@@ -133,16 +133,16 @@ class BrokerEnd:
             self._tell_waiting()
 
     def run(self, steps: Steps) -> None:
-        """Work in slices (`kraftlog.network.requests.Slices`)."""
+        """Run steps in slices (`kraftlog.network.requests.Slices`)."""
         if not self.is_closed:
             self._steps.append(steps)
             self._process.call_soon(self._go_on)
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     @property
     def parked(self) -> int:
-        """How many requests wait for more, such as a Fetch."""
+        """The number of requests that wait for more data, such as a Fetch."""
         return len(self._parked)
 
     def _answer(self, exchange: Exchange, response: Message | None) -> None:
@@ -158,7 +158,7 @@ class BrokerEnd:
         self._write()
 
     def _expect(self, exchange: Exchange, response: Message | None) -> None:
-        """Note what the client is to get, by the order of the requests alone."""
+        """Record what the client must receive, by the order of the requests alone."""
         frame = b"" if response is None else b"".join(response_frame(exchange.request, response))
         self._waiting[exchange] = frame
         self.kept_early += exchange is not next(iter(self._waiting))

@@ -1,6 +1,6 @@
-"""A client that talks bytes: its requests come in pieces, several at a time, and it may go away amid one.
+"""A client that sends bytes: its requests arrive in pieces, several at a time, and it may disconnect within one.
 
-Its answers are to be those to its requests, in their order (109). Nothing that it asks changes a log.
+It must receive the responses to its requests, in order (109). Its requests change no log.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 DELAY_US: Final = (20, 2_000)
 PIECES_MAX: Final = 4
 MANY_PARTITIONS: Final = 300
-"""More than are read, or written, at once."""
+"""More partitions than are read or written in one slice."""
 LATEST: Final = -1
 LONG_WAIT_MS: Final = 60_000
 ANSWERED_US: Final = 10_000 * MICROSECONDS_PER_MS
-"""All that was asked is answered by then, and nothing waits for a client that is gone."""
+"""The time within which every request is answered and nothing waits for a client that has disconnected."""
 
 
 class ByteClient:
-    """Asks for several things at once, now and then, over one connection after the other."""
+    """Sends several requests at once from time to time, over one connection after the other."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._random = Random(f"client that talks bytes {world.parameters.seed}")  # all else happens as without it
+        self._random = Random(f"client that talks bytes {world.parameters.seed}")  # so that nothing else changes
         self._dialogue: _Dialogue | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next requests."""
         self._world.event_queue.after(self._random.randint(50, 1_000) * MICROSECONDS_PER_MS, self._ask)
 
     def _ask(self) -> None:
@@ -63,7 +63,7 @@ class ByteClient:
 
 
 class _Dialogue:
-    """What is said over one connection, with the process that serves now."""
+    """The exchange of bytes over one connection with the present process."""
 
     def __init__(self, world: World, random: Random) -> None:
         broker = world.broker
@@ -73,13 +73,13 @@ class _Dialogue:
         self._random = random
         self._process: BrokerProcess = broker.process
         self._asking = ClientConnection("bytes")
-        self._inbox: deque[Callable[[], None]] = deque()  # what is under way to the broker, in order
+        self._inbox: deque[Callable[[], None]] = deque()  # events in transit to the broker, in order
         self._arrival_us = 0
-        self._outbox: deque[Callable[[], None]] = deque()  # what is under way to the client, in order
+        self._outbox: deque[Callable[[], None]] = deque()  # events in transit to the client, in order
         self._return_us = 0
         self._got = bytearray()
         self._open = 0
-        """How many answers are missing."""
+        """The number of missing responses."""
         self._has_left = False
         self._is_to_be_closed = False
         self._is_closed = False
@@ -92,18 +92,21 @@ class _Dialogue:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is said."""
+        """Whether no more bytes are exchanged."""
         return self._has_left or self._is_closed or self._process.has_ended
 
     @property
     def is_in_use(self) -> bool:
-        """Whether answers are awaited."""
+        """Whether the client waits for responses."""
         return not self.is_over and bool(self._open or self._is_to_be_closed)
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def ask(self, topics: list[Topic]) -> None:
-        """Ask something of each topic, and maybe leave before it is answered, or amid the last request."""
+        """Send a request about each topic.
+
+        The client may disconnect before the responses, or within the last request.
+        """
         random, pieces = self._random, list[bytes]()
         how = random.choice(["stays", "stays", "stays", "sends nothing more", "is gone"])
         for topic in topics:
@@ -137,21 +140,21 @@ class _Dialogue:
             case "many offsets":
                 return _offsets(topic, list(range(MANY_PARTITIONS)))
             case "broken" if self._random.random() < 0.2:
-                self._is_to_be_closed = True  # a failure with acks=0 shows by nothing else
+                self._is_to_be_closed = True  # nothing else shows a failure with acks=0
                 return _produce(topic, index, broken_batch(self._world.true_ms, b"bytes", next(iter(CHANGES))))
             case _:
                 self._world.marks.hit("bytes: acks=0 has no answer")
                 return ProduceRequest(acks=0, timeout_ms=1_000)
 
     def _bring(self, event: Callable[[], None]) -> None:
-        """Let something reach the broker, after all that was sent before."""
+        """Deliver an event to the broker, after everything sent earlier."""
         now_us = self._world.event_queue.now_us
         self._arrival_us = max(self._arrival_us, now_us + self._random.randint(*DELAY_US))
         self._inbox.append(event)
         self._process.after(self._arrival_us - now_us, lambda: self._inbox.popleft()())
 
     def _return(self, event: Callable[[], None]) -> None:
-        """Let something reach the client, after all that has left before, unless the process ends before that."""
+        """Deliver an event to the client, after everything sent earlier, unless the process ends before."""
         now_us = self._world.event_queue.now_us
         self._return_us = max(self._return_us, now_us + self._random.randint(*DELAY_US))
         self._outbox.append(event)
@@ -163,20 +166,23 @@ class _Dialogue:
 
         self._world.event_queue.after(self._return_us - now_us, arrive)
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     def _arrived(self, data: bytes) -> None:
-        """Bytes have come: they are those of the answers, in the order of the requests. Raises Violation."""
+        """Check bytes that arrived: they must be those of the responses, in the order of the requests.
+
+        Raises Violation.
+        """
         self._got += data
         expected = self._end.expected
         while expected and len(self._got) >= len(expected[0]):
             answer = expected.popleft()
             if self._got[: len(answer)] != answer:
-                raise Violation(f"{ANSWERS}: a client gets other bytes than those of the answer whose turn it is")
+                raise Violation(f"{ANSWERS}: a client got bytes that differ from the next response")
             del self._got[: len(answer)]
             self._open -= 1
         if self._got and not (expected and expected[0].startswith(self._got)):
-            raise Violation(f"{ANSWERS}: a client gets {len(self._got)} bytes that answer none of its requests")
+            raise Violation(f"{ANSWERS}: a client got {len(self._got)} bytes that belong to no response")
         if self._end.slices > self._told[0]:
             self._world.marks.hit("bytes: a large request or answer took several slices")
         if self._end.kept_early > self._told[1]:
@@ -184,20 +190,20 @@ class _Dialogue:
         self._told = (self._end.slices, self._end.kept_early)
 
     def _closed(self) -> None:
-        """The broker has closed the connection."""
+        """Handle a connection that the broker has closed."""
         self._is_closed = True
         if not self._has_left:
             if not self._is_to_be_closed:
-                raise Violation(f"{ANSWERS}: a connection is closed, and its client has not left")
+                raise Violation(f"{ANSWERS}: a connection was closed although its client did not disconnect")
             self._world.marks.hit("bytes: acks=0 that failed closed the connection")
 
     def _check_answered(self) -> None:
         if self._end.parked and (self._has_left or self._is_closed):
-            raise Violation(f"{ANSWERS}: {self._end.parked} requests wait for more, and their client is gone")
+            raise Violation(f"{ANSWERS}: {self._end.parked} requests wait for more data, but their client is gone")
         if (self._open or self._is_to_be_closed) and not self.is_over:
-            raise Violation(f"{ANSWERS}: {self._open} answers have not left after {ANSWERED_US // 1_000} ms")
+            raise Violation(f"{ANSWERS}: {self._open} responses were not sent within {ANSWERED_US // 1_000} ms")
         if self._has_left and not self._is_closed:
-            raise Violation(f"{ANSWERS}: a connection is open, and its client is gone")
+            raise Violation(f"{ANSWERS}: a connection is open, but its client is gone")
 
 
 def _offsets(topic: Topic, indexes: list[int]) -> ListOffsetsRequest:

@@ -1,4 +1,4 @@
-"""Who uses a broker: producers, readers, and an administrator. They retry what got no answer, as Kafka's clients do."""
+"""The clients of a broker: producers, readers, and an administrator. They retry as Kafka's clients do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANSWER_TIMEOUT_US: Final = 1_500 * MICROSECONDS_PER_MS
 BACKOFF_US: Final = 200 * MICROSECONDS_PER_MS
 DELAY_US: Final = (50, 1_500)
 SLOWNESS: Final = (1, 1, 1, 40)
-"""Times as long some answers take as others, so that several are under way when a process ends."""
+"""Factors of the delay of responses. Slow ones make several be in transit when a process ends."""
 HIGH_WATERMARK: Final = -1
 
 _AGAIN: Final = (
@@ -43,7 +43,7 @@ _NEW_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PART
 
 
 class Producer:
-    """Sends batches to one partition, several in flight."""
+    """A producer that sends batches to one partition, several in flight."""
 
     def __init__(self, world: World, number: int, topic: str, index: int, acks: int, *, is_idempotent: bool) -> None:
         self._world = world
@@ -60,7 +60,7 @@ class Producer:
         self._is_waiting_to_retry = False
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next batches."""
         world = self._world
         world.event_queue.after(self._random.randrange(1, 2 * world.parameters.think_time_ms) * 1_000, self._tick)
 
@@ -110,7 +110,7 @@ class Producer:
             world.event_queue.after(ANSWER_TIMEOUT_US, lambda: self._timed_out(sent, attempt))
 
     def _answered(self, topic: Topic, sent: Sent, batch: Batch, attempt: int, response: Message | None) -> None:
-        """The answer leaves the broker."""
+        """Handle a response that leaves the broker."""
         if response is None:
             return
         world = self._world
@@ -132,14 +132,14 @@ class Producer:
         process = world.process
 
         def arrive() -> None:
-            if not process.has_ended:  # what was under way is lost with the connection
+            if not process.has_ended:  # responses in transit are lost with the connection
                 self._learn(sent, batch, attempt, code)
 
         world.event_queue.after(self._random.randint(*DELAY_US) * self._random.choice(SLOWNESS), arrive)
 
     def _learn(self, sent: Sent, batch: Batch, attempt: int, code: ErrorCode) -> None:
         if sent not in self._in_flight.sent or (sent.attempts != attempt and code is not ErrorCode.NONE):
-            return  # what was sent later counts
+            return  # a later attempt counts
         if code is ErrorCode.NONE:
             self._in_flight.acknowledged(sent, batch)
         elif code in _AGAIN:
@@ -166,7 +166,7 @@ class Producer:
             self._world.event_queue.after(BACKOFF_US, self._retry)
 
     def _retry(self) -> None:
-        """Send everything again that is in flight, in order."""
+        """Send every batch in flight again, in order."""
         self._is_waiting_to_retry = False
         for sent in list(self._in_flight.sent):
             if self._topic is not None:
@@ -175,7 +175,7 @@ class Producer:
 
 
 class Reader:
-    """Reads one partition, from its start on, and now and then from an offset before."""
+    """A reader of one partition, from the start on. It goes back to an earlier offset from time to time."""
 
     def __init__(self, world: World, topic: str, index: int) -> None:
         self._world = world
@@ -187,7 +187,7 @@ class Reader:
         self._round = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next fetch."""
         self._world.event_queue.after(self._random.randint(20, 400) * MICROSECONDS_PER_MS, self._ask)
 
     def _ask(self) -> None:
@@ -233,14 +233,14 @@ class Reader:
 
 
 class Administrator:
-    """Deletes records and topics, rolls logs, has leaders elected."""
+    """An administrator that deletes records and topics, rolls logs and elects leaders."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.new_random()
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next action."""
         self._world.event_queue.after(self._random.randint(200, 5_000) * MICROSECONDS_PER_MS, self._act)
 
     def _act(self) -> None:
@@ -272,7 +272,7 @@ class Administrator:
             self._world.marks.hit("a roll was refused")
 
     def _make_anew(self, name: str) -> None:
-        """Delete a topic, and make another one of its name, at once or later."""
+        """Delete a topic, and create another one with its name, at once or later."""
         world = self._world
         parameters = world.metadata.topics[name].parameters
         world.delete_topic(name)
@@ -317,7 +317,7 @@ class Administrator:
         world.note(f"records of {topic.name}-{index} below {offset}: {code.name} {part.low_watermark}")
         if code is ErrorCode.NONE:
             if part.low_watermark < offset:
-                raise Violation(f"{START}: records below {offset} were deleted, and it is {part.low_watermark}")
+                raise Violation(f"{START}: records below {offset} were deleted, but it is {part.low_watermark}")
             promises.deleted_below = max(promises.deleted_below, part.low_watermark)
             promises.started(part.low_watermark)
         elif code is ErrorCode.KAFKA_STORAGE_ERROR:

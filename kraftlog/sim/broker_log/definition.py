@@ -1,4 +1,4 @@
-"""The world of a broker's log, as the engine runs it."""
+"""The world of a broker's log, in the form that the engine runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's replicas in lines, for the story of a run that failed."""
+"""Descriptions of a broker's replicas, for the report of a run that failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kraftlog.replicas.partitions.partition import Partition
 
 
 def describe_replicas(partitions: Iterable[Partition]) -> list[str]:
-    """Each in a line: what it does, in which epoch, and the offsets of its log."""
+    """Return a line for each replica: its role, its epoch, and the offsets of its log."""
     return [f"  {partition} {_described(partition)}" for partition in partitions]
 
 

@@ -1,4 +1,4 @@
-"""What may happen to a world: the process, the power, the disk, the clock, the network."""
+"""The faults of the world: the process, the power, the disk, the clock, the network."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _CRASHES: Final = (Crash.KILLED, *_POWER_CUTS.values())
 
 
 class Faults:
-    """Begins faults of some kinds, one after the other, as long as the world is not quiet."""
+    """Starts faults of the drawn kinds, one after the other, until the quiet phase."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._random: Random = world.new_random()
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next fault."""
         if self._world.parameters.fault_kinds:
             mean_ms = self._world.parameters.fault_interval_ms
             self._world.event_queue.after(int(self._random.expovariate(1 / mean_ms) * 1_000), self._next)
@@ -47,7 +47,7 @@ class Faults:
         self.start()
 
     def _begin(self, kind: str) -> bool:
-        """Begin a fault; returns False if it cannot happen now."""
+        """Start a fault. Return False if it cannot happen now."""
         world, random = self._world, self._random
         if kind.startswith(("process", "power")):
             return world.broker is not None and self._end_process(kind)
@@ -96,7 +96,7 @@ class Faults:
         return True
 
     def _damage_files(self, kind: str) -> bool:
-        """Damage a log when the broker is down, and put its files back later."""
+        """Damage a log while the broker is down. Put its files back later."""
 
         def damage() -> None:
             if world.damage_files(kind, self._random) and world.damage is not None and world.damage.is_loss:

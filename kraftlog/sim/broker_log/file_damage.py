@@ -1,7 +1,7 @@
-"""Damage to the files of one log while its broker is down, and an operator who puts the files back.
+"""Damage to the files of a log while its broker is down. Later an operator puts the files back.
 
-Only logs are chosen that the inventory has, and only what it says of them is damaged: nothing shows that a segment is
-missing which was not flushed. Everything that the log has is durable before: what the power may take is another fault.
+Only logs in the inventory are damaged, and only files that it describes: no record shows that an unflushed segment is
+missing. Everything in the log is made durable first, because loss of power is another fault.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ CHECKPOINT_OLDER: Final = "files: a checkpoint is an older one"
 ABORTED_INDEX_CHANGED: Final = "files: an index of aborted transactions changes"
 
 LOSSES: Final = (LOG_DELETED, SEGMENT_DELETED, SEGMENT_SHORTER)
-"""Records are missing: the log is offline until an operator puts the files back, or is copied anew from its leader."""
+"""Records are missing: the log is offline until an operator puts the files back or the log is copied from its leader.
+"""
 DAMAGES: Final = (
     *LOSSES, LOG_START_CHANGED, RECOVERY_POINT_CHANGED, TOPIC_ID_CHANGED, TOPIC_ID_DELETED, CHECKPOINT_OLDER,
     ABORTED_INDEX_CHANGED,
 )  # fmt: skip
-"""Kinds that are drawn by themselves, and last: so the other draws of a seed have stayed what they were."""
+"""Kinds that are drawn by themselves, after all other draws, so that these did not change."""
 
 _CHECKPOINT_NAMES: Final = (LOG_STARTS_NAME, RECOVERY_POINTS_NAME)
 _COPIES_MAX: Final = 8
@@ -63,7 +64,7 @@ _COPIES_MAX: Final = 8
 
 @dataclass(slots=True)
 class FileDamage:
-    """What was done to a log, and what it had before."""
+    """The damage to a log, and the files before it."""
 
     kind: str
     directory: str
@@ -72,12 +73,14 @@ class FileDamage:
     topic_id: UUID
     log_start_offset: int
     batches: list[Batch]
-    """Those that were flushed."""
+    """The flushed batches."""
     before: dict[str, bytes]
-    """By path, what the damaged files had."""
+    """By path: the former content of the damaged files."""
     latest_start: int
-    """Where a log of what is left begins, if its loss is accepted: at its first segment, but not before it began. If
-    none is left, where it was flushed up to."""
+    """The offset at which the rest of the log begins if its loss is accepted.
+
+    It is the first remaining segment's, but not below the log's start. Without segments it is the flushed end.
+    """
     rotten_indexes: Collection[str] = ()
 
     @property
@@ -91,7 +94,7 @@ class FileDamage:
         return self.kind in LOSSES
 
     def put_back(self, files: MemoryFileSystem) -> None:
-        """Have the files as they were, while the broker is down."""
+        """Restore the files, while the broker is down."""
         files.make_directories(self.path)
         for path, data in self.before.items():
             _write(files, path, data)
@@ -106,9 +109,9 @@ class FileDamage:
             return False
 
     def check(self, files: MemoryFileSystem, log: PartitionLog) -> None:
-        """The log, which was just opened, begins where it did, and has what it had. Raises Violation."""
+        """Check that a log which was just opened has its start and its batches unchanged. Raises Violation."""
         if log.log_start_offset != self.log_start_offset:
-            self._violated(f"it begins at {log.log_start_offset}, and began at {self.log_start_offset}")
+            self._violated(f"it begins at {log.log_start_offset}, but began at {self.log_start_offset}")
         found = {batch.base_offset: batch.data for batch in read_log(files, self.path, self.rotten_indexes)}
         for batch in self.batches:
             if batch.last_offset >= self.log_start_offset and found.get(batch.base_offset) != batch.data:
@@ -125,11 +128,11 @@ class FilesToDamage:
     files: MemoryFileSystem
     directories: Sequence[str]
     rotten_indexes: Collection[str] = ()
-    """Paths of indexes that have changed before; what they say is not looked at."""
+    """Paths of indexes that a fault has changed. Their content is not checked."""
     _copies: dict[str, list[bytes]] = field(default_factory=dict)
 
     def copy_checkpoints(self) -> None:
-        """Keep a copy of each checkpoint, which may be put in its place later."""
+        """Keep a copy of each checkpoint, which may replace it later."""
         for path in [join(directory, name) for directory in self.directories for name in _CHECKPOINT_NAMES]:
             if self.files.exists(path):
                 copies = self._copies.setdefault(path, [])
@@ -137,7 +140,7 @@ class FilesToDamage:
                 del copies[:-_COPIES_MAX]
 
     def logs(self) -> list[tuple[str, TopicPartition, LogEntry]]:
-        """The logs that can be damaged, each with its log directory and what the inventory has of it."""
+        """Return the logs that can be damaged, each with its log directory and its entry in the inventory."""
         found = []
         for directory in self.directories:
             entries = _entries(self.files, directory)
@@ -153,13 +156,13 @@ class FilesToDamage:
     def damage(
         self, kind: str, directory: str, partition: TopicPartition, entry: LogEntry, random: Random
     ) -> FileDamage | None:
-        """Do damage of a kind to a log; None if it is not fit for that."""
+        """Damage a log; return None if it is not suitable."""
         path = join(directory, directory_name(partition))
         names = self.files.list_directory(path)
         bases = [base for name in names if (base := offset_in_name(name, LOG_SUFFIX)) is not None]
         changes = self._changes(kind, directory, partition, entry, random)
         if not changes or not bases or any(name.endswith(SWAP_SUFFIX) for name in names):
-            return None  # while segments take the place of others, what the log has is in files with two kinds of names
+            return None  # during a replacement of segments, the log's batches are in files with two kinds of names
         for name in names:
             self.files.open_to_read(join(path, name)).fsync()
         self.files.fsync_directory(path)
@@ -188,7 +191,7 @@ class FilesToDamage:
     def _changes(
         self, kind: str, directory: str, partition: TopicPartition, entry: LogEntry, random: Random
     ) -> dict[str, bytes | None]:
-        """By path, what files are to have; None: they are to be deleted."""
+        """Return the new content of files, by path; None: the file is deleted."""
         path = join(directory, directory_name(partition))
         metadata_path = join(path, PARTITION_METADATA_NAME)
         match kind:
@@ -238,7 +241,7 @@ class FilesToDamage:
         return {path: bytes(data)}
 
     def _with_another_number(self, path: str, partition: TopicPartition, random: Random) -> dict[str, bytes | None]:
-        """A checkpoint with one bit changed, so that a digit of the partition's offset is another digit."""
+        """Return a checkpoint with one bit changed, so that one digit of the partition's offset differs."""
         if not self.files.exists(path):
             return {}
         data = read_whole(self.files, path)
@@ -253,7 +256,7 @@ class FilesToDamage:
 
 
 def _entries(files: MemoryFileSystem, directory: str) -> dict[TopicPartition, LogEntry]:
-    """What the inventory of a log directory says, if the next start will make use of it."""
+    """Return the entries of a log directory's inventory, if the next start will use it."""
     path, clean_path = join(directory, INVENTORY_NAME), join(directory, CLEAN_SHUTDOWN_NAME)
     if not files.exists(path):
         return {}
@@ -265,7 +268,7 @@ def _entries(files: MemoryFileSystem, directory: str) -> dict[TopicPartition, Lo
 
 
 def _aborted_indexes(files: MemoryFileSystem, directory: str, path: str, entry: LogEntry) -> list[str]:
-    """The indexes of aborted transactions, in the log at `path`, whose checksums the inventory has."""
+    """Return the indexes of aborted transactions in the log at `path` whose checksums the inventory has."""
     bases = [closed.base_offset for closed in entry.closed if closed.aborted_checksum]
     was_shut_down = files.exists(join(directory, CLEAN_SHUTDOWN_NAME))
     if was_shut_down and entry.last_base_offset is not None and entry.last_aborted_checksum:
@@ -275,7 +278,7 @@ def _aborted_indexes(files: MemoryFileSystem, directory: str, path: str, entry: 
 
 
 def _write(files: MemoryFileSystem, path: str, data: bytes) -> None:
-    """Have a file with that content, durably, also on a full disk."""
+    """Write a file durably, even on a full disk."""
     space_limit, files.space_limit = files.space_limit, None
     file = files.open(path, create=not files.exists(path))
     file.truncate(0)

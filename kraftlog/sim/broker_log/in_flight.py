@@ -1,8 +1,9 @@
-"""What a producer has in flight, and how it numbers that: as Kafka's idempotent producer does (`TransactionManager`).
+"""The batches in flight of a producer, numbered as Kafka's idempotent producer does (`TransactionManager`).
 
-Records keep their place until they are acknowledged or refused for good. When the oldest ones get an
-OUT_OF_ORDER_SEQUENCE_NUMBER, what is before them is gone. Then everything in flight gets numbers from 0 on in the next
-epoch, and is sent again. What is in the log already is stored twice then: a broker must not see a gap that is none.
+Records keep their place until they are acknowledged or refused for good. If the oldest ones get an
+OUT_OF_ORDER_SEQUENCE_NUMBER, the records before them are lost. Then everything in flight gets sequence numbers from 0
+on in the next epoch and is sent again. Records that are already in the log are then stored twice: a broker must report
+no gap where there is none.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ NO_PRODUCER: Final = -1
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """Records that have no answer yet."""
+    """Records without an answer."""
 
     records: Sequence[Record]
     batch: Batch
-    """As they are sent now."""
+    """The batch in which they were last sent."""
     number: int
-    """How many batches were before it in its epoch."""
+    """The number of batches before it in its epoch."""
     attempts: int = 0
 
 
 class InFlight:
-    """Of one producer and one partition."""
+    """The batches in flight of one producer and one partition."""
 
     def __init__(self, producer_id: int) -> None:
-        """Without an id the producer is not idempotent, and its batches have no numbers."""
+        """With `NO_PRODUCER` the producer is not idempotent, and its batches have no numbers."""
         self.sent: list[Sent] = []
         """In order."""
         self._producer_id = producer_id
@@ -45,15 +46,15 @@ class InFlight:
 
     @property
     def has_room(self) -> bool:
-        """Whether another batch may be sent: the oldest one that has no answer is one of the last few then.
+        """Whether another batch may be sent: the oldest one without an answer must then be one of the last few.
 
-        A broker knows no more of them. Kafka's clients get answers in order, and lose all of a connection with the
+        A broker remembers no more of them. Kafka's clients get answers in order, and lose all of a connection with the
         first one; here a single answer can be lost.
         """
         return not self.sent or self._next_number - self.sent[0].number < IN_FLIGHT_MAX
 
     def add(self, records: Sequence[Record]) -> Sent:
-        """The next batch."""
+        """Add the next batch."""
         sent = Sent(records, self._numbered(records), self._next_number)
         self._next_number += 1
         self.sent.append(sent)
@@ -70,19 +71,20 @@ class InFlight:
         return whole_batches(data)[0]
 
     def acknowledged(self, sent: Sent, batch: Batch) -> None:
-        """Records are in the log, in that batch."""
+        """Remove records that are in the log, in `batch`."""
         self.sent.remove(sent)
         if batch.producer_epoch != sent.batch.producer_epoch:
             self._raise_epoch()  # the present numbers have a gap now
 
     def refused(self, sent: Sent) -> None:
-        """Records never come into the log, so there is a gap before the next ones."""
+        """Remove records that will never be in the log. They leave a gap before the next ones."""
         self.sent.remove(sent)
 
     def is_lost(self, sent: Sent) -> bool:
-        """Whether an OUT_OF_ORDER_SEQUENCE_NUMBER says that something is gone: all before the batch has its answer.
+        """Whether an OUT_OF_ORDER_SEQUENCE_NUMBER means a loss: every batch before this one has its answer.
 
-        Then everything has other numbers when this returns. Else what is before it may be in the log, or come yet.
+        If so, everything has new numbers when this returns. If not, an earlier batch may be in the log, or still
+        arrive.
         """
         if sent is not self.sent[0]:
             return False
@@ -99,6 +101,6 @@ class InFlight:
             sent.batch, sent.number = self._numbered(sent.records), number
 
     def give_up(self) -> None:
-        """What is in flight is not sent again; whether it is in the log is not known."""
+        """Abandon the batches in flight. Whether they are in the log is unknown."""
         self.sent.clear()
         self._raise_epoch()

@@ -1,4 +1,4 @@
-"""Indexes of a log of which a bit changes on the disk."""
+"""A fault: a bit of a log's index changes on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraftlog.storage.formats.names import partition_in_name
 
 
 def rot_index(files: MemoryFileSystem, directories: int, random: Random) -> str | None:
-    """Change a bit of an index; returns its path, None if no index in any of the log directories has an entry."""
+    """Change a bit of an index. Return its path; None if no index in the log directories has an entry."""
     found = []
     for number in range(directories):
         for name in files.list_directory(f"logs-{number}") if files.exists(f"logs-{number}") else ():

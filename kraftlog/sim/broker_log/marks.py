@@ -1,4 +1,4 @@
-"""Coverage marks: what must happen in a sweep of worlds of a broker's log, or the sweep proves less than it says."""
+"""Coverage marks of the broker-log world: a sweep that misses one has tested less than it claims."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ REQUIRED: Final = (
     "a leader was elected",
     "transaction: ABORT",
     "transaction: COMMIT",
-    "a transaction was left open",
-    "a reader was told of an aborted transaction",
+    "a transaction stayed open",
+    "a reader got an aborted transaction",
     "bytes: an answer waited for an earlier one",
     "bytes: a large request or answer took several slices",
     "bytes: acks=0 has no answer",

@@ -1,6 +1,6 @@
-"""The topics that there are: the metadata that a broker has applied, in the tables of its state machine.
+"""The existing topics: the metadata that a broker has applied, in the tables of its state machine.
 
-It survives the broker's processes: where it comes from, and how it gets there, is another world's business.
+The tables survive the broker's processes. The source and the delivery of metadata are the replication world's subject.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIRST_DIRECTORY_ID: Final = 1_000_000
 
 @dataclass(slots=True)
 class Topic:
-    """A topic that there is."""
+    """An existing topic."""
 
     name: str
     topic_id: bytes
@@ -46,7 +46,7 @@ class Topic:
 
     @property
     def config(self) -> PartitionLogConfig:
-        """As its logs have it."""
+        """The config of the topic's logs."""
         parameters = self.parameters
         return PartitionLogConfig(
             segment_bytes=parameters.segment_bytes, segment_ms=parameters.segment_ms,
@@ -58,11 +58,11 @@ class Topic:
 
 
 class Metadata:
-    """All topics; `settings` for whoever asks by name."""
+    """All existing topics, and the configs of their logs by name."""
 
     def __init__(self, partitions: int) -> None:
         self.tables = tables_in_memory(empty_image(CLUSTER_ID))
-        """What is applied. They survive the broker's processes."""
+        """The applied metadata. The tables survive the broker's processes."""
         self._partitions = partitions
         self._made = 0
         self._ids = 0
@@ -71,25 +71,25 @@ class Metadata:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The tables."""
+        """The connection to the tables."""
         return self.tables.connection
 
     @property
     def end_offset(self) -> Offset:
-        """What is applied: everything below."""
+        """The applied end offset."""
         return Offset(self.tables.applied.end_offset)
 
     def new_id(self) -> UUID:
-        """An id that nothing else has."""
+        """Return a unique id."""
         return UUID(int=_FIRST_DIRECTORY_ID + self.new_number())
 
     def new_number(self) -> int:
-        """A number that nothing else has."""
+        """Return a unique number."""
         self._ids += 1
         return self._ids
 
     def register(self, incarnation_id: bytes) -> tuple[int, list[MetadataDelta]]:
-        """The broker registers. Returns its epoch, and what it is told."""
+        """Register the broker. Return its epoch and the deltas for it."""
         broker_epoch = self.end_offset
         registration = RegisterBrokerRecord(
             broker_id=BROKER_ID, incarnation_id=incarnation_id, broker_epoch=broker_epoch,
@@ -98,7 +98,7 @@ class Metadata:
         return broker_epoch, self._apply([MetadataRecord(register_broker=registration)])
 
     def create(self, name: str, parameters: TopicParameters) -> list[MetadataDelta]:
-        """Make a topic, which has an id of its own. Returns what a broker is told."""
+        """Create a topic with a new id. Return the deltas for the broker."""
         self._made += 1
         topic = Topic(name, (_FIRST_TOPIC_ID + self._made).to_bytes(16, "big"), parameters)
         self.topics[name] = topic
@@ -106,12 +106,12 @@ class Metadata:
         return self._apply([made, *self._partition_records(topic)])
 
     def delete(self, name: str) -> list[MetadataDelta]:
-        """Delete a topic. Returns what a broker is told."""
+        """Delete a topic. Return the deltas for the broker."""
         topic = self.topics.pop(name)
         return self._apply([MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=topic.topic_id))])
 
     def elect(self, name: str) -> list[MetadataDelta]:
-        """The broker leads a topic's partitions in a new epoch. Returns what it is told."""
+        """Raise the leader epoch of a topic's partitions. Return the deltas for the broker."""
         self.topics[name].leader_epoch += 1
         return self._apply(self._partition_records(self.topics[name]))
 
@@ -135,17 +135,17 @@ class Metadata:
     # --- settings -----------------------------------------------------------------------------------------------------
 
     def log_config(self, topic: str) -> PartitionLogConfig:
-        """The settings of the logs of a topic's partitions; Kafka's defaults for one that there is not any more."""
+        """Return the config of a topic's logs; Kafka's defaults for a topic that no longer exists."""
         found = self.topics.get(topic)
         return PartitionLogConfig() if found is None else found.config
 
     def min_insync_replicas(self, topic: str) -> int:
-        """How many replicas must be in sync for acks=all."""
+        """Return the number of in-sync replicas that acks=all requires."""
         return 1
 
 
 def rules_of(parameters: TopicParameters, slack_ms: int) -> TopicRules:
-    """What judges know of a topic; `slack_ms`: how late a flush may be that is due."""
+    """Return the settings of a topic that checkers need. `slack_ms`: how late a due flush may be."""
     return TopicRules(
         flush_before_ack=parameters.flush_before_ack, flush_ms=parameters.flush_ms + slack_ms,
         retention_ms=parameters.retention_ms, retention_bytes=parameters.retention_bytes,

@@ -1,4 +1,4 @@
-"""What a seed draws for a world of one broker and its logs."""
+"""The parameters that a seed draws for a world of one broker and its logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAULT_KINDS: Final = (
     "network: answers are lost",
     "disk: a bit of an index changes",
 )
-"""In the order in which seeds draw them. A new kind goes to the end."""
+"""In the order in which seeds draw them. Add new kinds at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,27 +47,27 @@ class TopicParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogParameters(Parameters):
-    """One run's."""
+    """The parameters of one run."""
 
     directories: int
     partitions: int
-    """Of each topic."""
+    """The number of partitions of each topic."""
     topics: tuple[TopicParameters, ...]
     producers: int
     readers: int
     think_time_ms: int
-    """How long a producer waits between batches, on average."""
+    """The average time that a producer waits between batches."""
     fault_interval_ms: int
     maintain_interval_ms: int
     checkpoint_interval_ms: int
     open_files_max: int
     has_transactions: bool
     has_slow_disk: bool
-    """Always, not only when a fault makes it slow: flushes run in the disk's thread."""
+    """Whether the disk is slow for the whole run. Flushes run in the disk thread."""
 
 
 def draw(seed: int, overrides: Overrides) -> LogParameters:
-    """The parameters of the run with that seed."""
+    """Return the parameters of the run with that seed."""
     random = Random(f"broker log {seed}")
     to_draw = overrides.kinds_to_draw(FAULT_KINDS)
     how_many = random.choice([2, 4, len(to_draw)])

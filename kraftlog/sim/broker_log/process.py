@@ -1,7 +1,7 @@
-"""One life of a broker's process, step by step, and the runtime that it has.
+"""One life of a broker's process, in steps, and its runtime.
 
-Everything that happens to a process is a step: one callback, from beginning to end. It may be killed in the middle of
-one, before any operation on its files.
+Everything that happens to a process is a step: one callback, from start to end. The process may be killed within a
+step, before any operation on its files.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kraftlog.sim.engine.virtual.disk import Disk
 from kraftlog.sim.engine.virtual.event_queue import EventQueue, Timer
 
 HANGING_US: Final = 20_000
-"""A process that does nothing for longer hangs."""
+"""A process that does nothing for longer than this hangs."""
 
 SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
 
 
 class Surroundings(Protocol):
-    """What a process has around it."""
+    """The environment of a process."""
 
     event_queue: EventQueue
     clock: Clock
@@ -33,11 +33,11 @@ class Surroundings(Protocol):
     marks: Marks
 
     def before_operation(self, operation: str, path: str) -> None:
-        """A disk may fail here: raises StorageError, FlushFailed."""
+        """Fail an operation where the disk fails. Raises StorageError, FlushFailed."""
         ...
 
     def process_ended(self) -> None:
-        """The process has ended in the middle of a step."""
+        """Handle a process that has ended within a step."""
         ...
 
 
@@ -48,12 +48,12 @@ class BrokerProcess:
         self.has_ended = False
         self.is_killed = False
         self.operations_left: int | None = None
-        """How many operations on files it survives before it is killed; None: it is not killed."""
+        """The number of file operations until the process is killed; None: it is not killed."""
         self.operations = 0
         self.after_step: Callable[[], None] = lambda: None
         """Called after each step that the process survives."""
         self.hung_until_us = 0
-        """Until when it did nothing the last time that it did nothing for long."""
+        """When the last hang or pause of the process ended, or will end."""
         self._surroundings = surroundings
         self._queue = surroundings.event_queue
         self._stalled_us = 0
@@ -64,12 +64,12 @@ class BrokerProcess:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def after(self, delay_us: int, callback: Callable[[], None]) -> Timer:
-        """Let `callback` be a step in `delay_us`."""
+        """Run `callback` as a step after `delay_us`."""
         timer = self._queue.after(delay_us + self._stalled_us, lambda: self.run(callback, timer))
         return timer
 
     def run(self, callback: Callable[[], None], timer: Timer | None = None) -> None:
-        """Let `callback` be a step now, or as soon as the process does not wait for its disk."""
+        """Run `callback` as a step now, or as soon as the process does not wait for its disk."""
         if self.has_ended or (timer is not None and timer.is_cancelled):
             return
         now_us = self._queue.now_us
@@ -84,7 +84,7 @@ class BrokerProcess:
         except Violation:
             raise
         except Exception as error:
-            if not self.has_ended:  # what a dead process goes on to do is nothing
+            if not self.has_ended:  # errors of a process that has ended do not count
                 raise Violation(f"{GOES_ON}: its process ended with {error!r}") from error
         self._busy_until_us = max(self._busy_until_us, now_us + self._stalled_us)
         if self._stalled_us > HANGING_US:
@@ -96,11 +96,17 @@ class BrokerProcess:
             self.after_step()
 
     def pause(self, duration_us: int) -> None:
-        """Do nothing for a while, as a process that is stopped by a signal; what comes meanwhile is done after that."""
+        """Do nothing for a while, as a process stopped by a signal.
+
+        Events that arrive during the pause run after it.
+        """
         self._busy_until_us = self.hung_until_us = max(self._busy_until_us, self._queue.now_us + duration_us)
 
     def before_operation(self, operation: str, path: str) -> None:
-        """An operation on a file is about to happen; a sync stalls the process unless it is on the disk's thread."""
+        """Handle a file operation that is about to happen.
+
+        A sync stalls the process unless it is on the disk thread.
+        """
         if self.has_ended:
             raise ProcessKilled
         self.operations += 1
@@ -117,36 +123,36 @@ class BrokerProcess:
     # --- the runtime --------------------------------------------------------------------------------------------------
 
     def now_ms(self) -> float:
-        """Monotonic time."""
+        """Return the monotonic time."""
         return self._surroundings.clock.now_ms(self._queue.now_us + self._stalled_us)
 
     def wall_clock_ms(self) -> int:
-        """The machine's clock."""
+        """Return the machine's wall clock."""
         return self._surroundings.clock.wall_clock_ms(self._queue.now_us)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back in a step of its own."""
+        """Run `callback` in a step of its own."""
         self.after(0, callback)
 
     def call_after_answers(self, callback: Callable[[], None]) -> None:
-        """Call back in a step of its own."""
+        """Run `callback` in a step of its own."""
         self.after(0, callback)
 
     def call_after_requests(self, callback: Callable[[], None]) -> None:
-        """Call back in a step of its own."""
+        """Run `callback` in a step of its own."""
         self.after(0, callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Call back after `delay_ms`."""
+        """Run `callback` after `delay_ms`."""
         return self.after(max(1, int(delay_ms * 1_000)), callback)
 
     def run_on_disk(self, work: Callable[[], None], on_done: OnDone) -> None:
-        """Run `work` when the disk has had time for it, in the order in which it was asked for."""
+        """Run `work` when the disk thread has had time for it, in the order of the calls."""
         now_us = self._queue.now_us
         begins_us = max(now_us + self._stalled_us, self._disk_free_at_us)
         takes_us = self._surroundings.disk.draw_sync_us()
         self._disk_free_at_us = begins_us + takes_us
-        # A sync covers what was written before it began, and maybe more.
+        # A sync covers everything written before it began, and maybe more.
         works_us = self._disk_free_at_us if takes_us % 2 else begins_us
         failures: list[BaseException] = []
 
@@ -167,5 +173,5 @@ class BrokerProcess:
         )
 
     def run_aside(self, work: Callable[[], None], on_done: OnDone) -> None:
-        """Run `work` after a while."""
+        """Run `work` after the time of a sync."""
         self.run_on_disk(work, on_done)

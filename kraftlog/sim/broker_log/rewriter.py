@@ -1,6 +1,6 @@
-"""Rewrites closed segments of logs now and then: some into one, or one into two, with the batches that they have.
+"""Rewrites closed segments of logs from time to time: several into one or two, with the same batches.
 
-That is what compaction does to a log's files, without what it does to its records: readers must see no difference.
+Compaction does the same to a log's files, but also removes records. Readers must see no difference here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.rewrites import Rewrite
 
 SEGMENTS_MAX: Final = 4
-"""So many are rewritten at most."""
+"""The maximum number of segments in a rewrite."""
 SPLIT_RATE: Final = 0.5
 ABANDONED_RATE: Final = 0.1
 _READ_BYTES: Final = 10_000_000
@@ -33,7 +33,7 @@ class _Began(NamedTuple):
     log: PartitionLog
     rewrite: Rewrite
     held: OpenSlice | None
-    """Of an old segment, which is read to its end when that is gone."""
+    """A slice of an old segment that is read to its end after the segment's replacement."""
     held_bytes: bytes
 
 
@@ -42,11 +42,11 @@ class Rewriter:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._random = Random(f"rewriter {world.parameters.seed}")  # so that all else is drawn as without it
+        self._random = Random(f"rewriter {world.parameters.seed}")  # a separate generator, so that nothing else changes
         self._began: _Began | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next rewrite."""
         self._world.event_queue.after(self._random.randint(50, 3_000) * MICROSECONDS_PER_MS, self._next)
 
     def _next(self) -> None:
@@ -69,7 +69,7 @@ class Rewriter:
         if began is not None:
             self._release(began)
 
-    # --- beginning ----------------------------------------------------------------------------------------------------
+    # --- start --------------------------------------------------------------------------------------------------------
 
     def _begin(self, broker: Broker) -> None:
         world, random = self._world, self._random
@@ -94,7 +94,7 @@ class Rewriter:
         world.note(f"{log.directory}: {[new.base_offset for new in rewrite.new]} are made for {bases[first:end]}")
 
     def _copy(self, rewrite: Rewrite, log: PartitionLog) -> None:
-        """Copy all batches, into one segment or into two."""
+        """Copy all batches into one segment or two."""
         batches = [
             (header, segment.read(position, header.size_bytes))
             for segment in rewrite.old
@@ -102,7 +102,7 @@ class Rewriter:
         ]
         for header, data in batches:
             if not has_right_crc(header, data):
-                raise StorageError(f"a batch of {log.directory} has rotted: it is not copied")
+                raise StorageError(f"a batch of {log.directory} is corrupted: it is not copied")
         start, stop = rewrite.replaced.start, rewrite.replaced.stop
         inside = [header.base_offset for header, _ in batches if header.base_offset > start]
         split = self._random.choice(inside) if inside and self._random.random() < SPLIT_RATE else stop
@@ -113,7 +113,7 @@ class Rewriter:
                     if header.base_offset in limits:
                         segment.append(data, (header,), log.config)
 
-    # --- ending -------------------------------------------------------------------------------------------------------
+    # --- end ----------------------------------------------------------------------------------------------------------
 
     def _finish(self, began: _Began) -> None:
         world, log, replaced = self._world, began.log, began.rewrite.replaced
@@ -123,7 +123,7 @@ class Rewriter:
         world.marks.hit("segments were rewritten" if is_finished else "a rewrite was left")
         world.note(f"{log.directory}: the segments in {replaced} are {'' if is_finished else 'not '}replaced")
         if _read(log, start, replaced.stop) != before:
-            raise Violation(f"{READ}: {log.directory}: offsets {replaced} read otherwise since they were rewritten")
+            raise Violation(f"{READ}: {log.directory}: offsets {replaced} have other batches since they were rewritten")
 
     def _release(self, began: _Began) -> None:
         if began.held is not None:
@@ -143,7 +143,7 @@ def _hold(log: PartitionLog, replaced: range) -> tuple[OpenSlice | None, bytes]:
 
 
 def _read(log: PartitionLog, start: int, end: int) -> bytes:
-    """All batches with offsets in between, as readers get them, whole."""
+    """Return all batches with offsets in between, complete, as readers get them."""
     found, offset = b"", start
     while offset < end and (data := log.reader.read(offset, _READ_BYTES, end)):
         found += data

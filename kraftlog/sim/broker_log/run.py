@@ -1,4 +1,4 @@
-"""One run: clients and faults for a while, then peace, a clean shutdown and a start, and everything judged again."""
+"""One run: clients and faults for a while, then a quiet phase, a clean shutdown and a start, and all checks again."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 PEACE_US: Final = 15 * MICROSECONDS_PER_SECOND
 FIRST_TRANSACTIONAL_ID: Final = 1_000
 ONE_WITHOUT_REWRITES: Final = 3
-"""One seed in so many has a log whose segments stay as they were rolled."""
+"""One seed in this number runs without rewrites, so its segments stay as they were rolled."""
 START_US: Final = 5 * MICROSECONDS_PER_SECOND
 
 
 def run(parameters: LogParameters, *, echo: bool = False) -> Outcome:
-    """One run from beginning to end. A violation is in the outcome, not raised."""
+    """Run from start to end and return the outcome. A violation is part of the outcome and is not raised."""
     world = World(parameters, Marks(), echo=echo)
     return run_to_end(parameters, world, lambda: _run(world))
 
@@ -59,5 +59,5 @@ def _run(world: World) -> None:
     world.end_in_peace()
     world.run_for(START_US)
     if world.broker is None:
-        raise Violation(f"{GOES_ON}: it is not up after it was shut down cleanly")
+        raise Violation(f"{GOES_ON}: it does not serve after a clean shutdown and a start")
     world.judge(world.broker)

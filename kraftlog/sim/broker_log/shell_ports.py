@@ -1,4 +1,4 @@
-"""Ports of a broker's shell on a simulated machine: its copy of the metadata, and a network with nothing in its way."""
+"""Ports of a broker's shell on a simulated machine: its copy of the metadata, and a network without obstacles."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ PORT: Final = 9_092
 
 
 class TablesFeed:
-    """`MetadataFeed`: tables that survive the processes, which somebody else keeps up to date."""
+    """`MetadataFeed` on tables that survive the processes and that the world updates."""
 
     def __init__(self, process: BrokerProcess, tables: MetadataTables) -> None:
         self._process = process
         self._tables = tables
         self._publisher: MetadataPublisher | None = None
         self._waiting: list[tuple[int, OnDone]] = []
-        """Who waits for the metadata to be applied up to there."""
+        """The callbacks that wait for an applied end offset."""
         self.follows = False
-        """Whether the broker takes metadata."""
+        """Whether the broker accepts metadata."""
 
     @property
     def applied_end_offset(self) -> int:
-        """What is applied."""
+        """The applied end offset."""
         return self._tables.applied.end_offset
 
     def follow(self) -> None:
-        """Take what is committed."""
+        """Accept metadata from now on."""
         self.follows = True
 
     def changed(self, deltas: Iterable[MetadataDelta]) -> None:
-        """This has been applied to the tables."""
+        """Pass deltas that have been applied to the tables to the publisher."""
         for delta in deltas:
             if self._publisher is not None:
                 self._publisher.on_delta(delta)
@@ -47,7 +47,7 @@ class TablesFeed:
             self._wait(end_offset, on_done)
 
     def wait_applied(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> None:
-        """Call back when that is applied; it waits for longer than any run takes."""
+        """Call `on_done` when the offset is applied. The timeout is longer than any run and is ignored."""
         self._wait(end_offset, on_done)
 
     def _wait(self, end_offset: int, on_done: OnDone) -> None:
@@ -57,42 +57,42 @@ class TablesFeed:
             self._waiting.append((end_offset, on_done))
 
     def install_publisher(self, publisher: MetadataPublisher) -> None:
-        """Show it the state, and every change from now on."""
+        """Pass the present state and every later change to `publisher`."""
         self._publisher = publisher
         publisher.on_snapshot(Offset(self.applied_end_offset), self._tables.connection)
 
     def stop(self, on_stopped: OnDone) -> None:
-        """Take nothing more."""
+        """Accept no more metadata."""
         self.follows = False
         self._publisher = None
         self._process.call_soon(partial(on_stopped, None))
 
 
 class OpenNetwork:
-    """`NetworkPort`: listeners are bound, and connections closed, in a moment."""
+    """`NetworkPort`: listeners are bound and connections closed after a moment."""
 
     def __init__(self, process: BrokerProcess, on_closed: Callable[[], None]) -> None:
-        """`on_closed` is called when the broker's connections are closed, at its end."""
+        """`on_closed` is called when the broker closes its connections to shut down."""
         self._process = process
         self._on_closed = on_closed
         self.is_closed = False
 
     def listen(self, on_listening: Callable[[Mapping[str, int]], None]) -> None:
-        """Nothing is in its way."""
+        """Bind the listeners."""
         self._process.call_soon(lambda: on_listening({"PLAINTEXT": PORT}))
 
     def answer_pending(self, on_done: OnDone) -> None:
-        """No client has the controller do anything by way of a broker here."""
+        """Finish at once: clients send nothing to the controller through a broker here."""
         self._soon(on_done)
 
     def close(self, on_closed: OnDone) -> None:
-        """The broker is not reached any more, and answers nothing more."""
+        """Close the connections: the broker is no longer reachable and sends no more responses."""
         self.is_closed = True
         self._on_closed()
         self._soon(on_closed)
 
     def close_controller(self, on_closed: OnDone) -> None:
-        """What comes back is not heard any more when the process has ended."""
+        """Finish at once: responses of the controller are ignored when the process has ended."""
         self._soon(on_closed)
 
     def _soon(self, on_done: OnDone) -> None:

@@ -1,6 +1,6 @@
-"""Transactions of one producer in one partition, written into the log as a coordinator has it done.
+"""Transactions of one producer in one partition, written into the log as a coordinator would.
 
-There is no coordinator yet, and Produce refuses records of transactions: they are appended below the handlers.
+There is no coordinator yet, and Produce refuses records of transactions, so they are appended below the handlers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Transactions:
         self._must_abort = False
 
     def begin(self) -> bool:
-        """Go on; returns whether that must be an abort, in a new epoch, as after anything that has not ended well."""
+        """Start or continue a transaction.
+
+        Return whether it must be aborted, in a new epoch, because of an earlier failure.
+        """
         must_abort, self._must_abort = self._must_abort, True
         if must_abort:
             self._epoch += 1
@@ -50,13 +53,13 @@ class Transactions:
     def proceed(
         self, must_abort: bool, random: Random, marks: Marks, time_ms: int, append: Callable[[bytes, Origin], None]
     ) -> None:
-        """Go some steps on; what a transaction has open stays so until the next time."""
+        """Append batches, and mostly end the transaction. It may also stay open until the next call."""
         try:
             if not must_abort:
                 for _ in range(random.randint(1, BATCHES_MAX)):
                     append(self.records(time_ms), Origin.CLIENT)
                 if random.random() < LEFT_OPEN_RATE:
-                    marks.hit("a transaction was left open")
+                    marks.hit("a transaction stayed open")
                     return
             kind = ControlType.ABORT if must_abort or random.random() < 0.5 else ControlType.COMMIT
             append(self.marker(kind, time_ms), Origin.COORDINATOR)
@@ -66,7 +69,7 @@ class Transactions:
             marks.hit(f"a transaction failed: {error.code.name}")
 
     def records(self, time_ms: int) -> bytes:
-        """The next batch."""
+        """Return the next batch."""
         self._made += 1
         record = Record(0, time_ms, None, f"{self._producer_id}:{self._made}".encode())
         data = self._batch(record, TRANSACTIONAL, self._sequence)
@@ -74,7 +77,7 @@ class Transactions:
         return data
 
     def marker(self, kind: ControlType, time_ms: int) -> bytes:
-        """The end of a transaction, as a coordinator writes it."""
+        """Return the marker that ends a transaction, as a coordinator writes it."""
         key, value = encode_control_record(kind, EndTxnMarker(coordinator_epoch=0), 0)
         return self._batch(Record(0, time_ms, key, value), TRANSACTIONAL | CONTROL, -1)
 
@@ -86,7 +89,7 @@ class Transactions:
 
 
 class TransactionalProducer:
-    """Begins a transaction, appends to it, and ends it; after whatever goes wrong it aborts with a new epoch."""
+    """Begins a transaction, appends to it and ends it. After any failure it aborts the transaction with a new epoch."""
 
     def __init__(self, world: World, producer_id: int, topic: str, index: int) -> None:
         self._world = world
@@ -96,7 +99,7 @@ class TransactionalProducer:
         self._index = index
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next operation."""
         self._world.event_queue.after(self._random.randint(50, 900) * MICROSECONDS_PER_MS, self._act)
 
     def _act(self) -> None:

@@ -1,4 +1,4 @@
-"""A disk, a broker on it that is killed and started again, and what it has promised."""
+"""A disk, a broker on it that is killed and started again, and its promises."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ NO_ERROR: Final = 0
 READ_COMMITTED: Final = 1
 STEADILY_SLOW_SYNC_US: Final = (3_000, 12_000)
 LOOK_UPS: Final = 3
-"""How many offsets and times of each partition are looked up when it is judged."""
+"""How many offsets and times of each partition are looked up in a check."""
 KILLED_BY_THEN: Final = 60
-"""A process that is to be killed between two operations survives fewer operations than this."""
+"""A process that is to be killed between two file operations is killed within this many operations."""
 
 
 class World(EventWorld):
-    """Everything there is, until the run ends."""
+    """The world of one run."""
 
     def __init__(self, parameters: LogParameters, marks: Marks, *, echo: bool = False) -> None:
         super().__init__(Random(f"world of a broker's log {parameters.seed}"), marks, echo=echo)
@@ -56,45 +56,45 @@ class World(EventWorld):
         self.clock = Clock(offset_ms=self.random.randrange(1_000_000))
         self.disk = Disk(self.new_random())
         self.rotten_indexes: set[str] = set()
-        """Paths of indexes of which a bit has changed: what they say counts only by what look-ups find."""
+        """Paths of indexes in which a bit has changed. Only the results of look-ups in them are checked."""
         self.mend_slow_disk()
         self.metadata = Metadata(parameters.partitions)
         self.promises: dict[tuple[bytes, int], PartitionPromises] = {}
-        """Of all topics that there are."""
+        """The promises of all existing topics."""
         self.failing_directory = ""
-        """Nothing in it can be changed or synced."""
+        """The directory in which every write and sync fails; empty: none."""
         self.lost_answers_rate = 0.02
         self.next_crash = Crash.KILLED
         """How the process ends if it is killed within a step."""
         self.kills_at_start = False
         self.while_down: Callable[[], None] | None = None
-        """Called once, when the process has ended the next time."""
+        """Called once, when the process has ended."""
         self.damage: FileDamage | None = None
-        """Of files, until the log is as it was."""
+        """The damage to files, until the log is unchanged again."""
         self.damage_was_put_back = False
         self.files_to_damage = FilesToDamage(
             self.disk.files, [f"logs-{number}" for number in range(parameters.directories)], self.rotten_indexes
         )
         self.process = BrokerProcess(self)
         self.broker: Broker | None = None
-        """Of the process that runs, once it serves."""
+        """The broker of the running process, once it serves."""
         self._starting: Broker | None = None
-        """Of the process that runs, from its start on."""
+        """The broker of the running process, from its start on."""
         self._segments_deleted = 0
-        """By retention in this process, as far as it was noted."""
+        """How many segments retention has deleted in this process, as far as they were noted."""
         self._past_checks = 0
         self._has_lost_power = False
         self._has_failed_disk = False
         self._trouble_since_us: int | None = None
 
     def mend_slow_disk(self) -> None:
-        """Syncs take as long as they always do."""
+        """Reset the duration of syncs to the normal one of this run."""
         self.disk.sync_us = STEADILY_SLOW_SYNC_US if self.parameters.has_slow_disk else QUICK_SYNC_US
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, parameters: TopicParameters) -> None:
-        """Make a topic; a broker that runs hears of it."""
+        """Create a topic, and notify the broker."""
         deltas = self.metadata.create(name, parameters)
         topic = self.metadata.topics[name]
         slack_ms = 2 * self.parameters.maintain_interval_ms + 2_000
@@ -103,7 +103,7 @@ class World(EventWorld):
         self.tell(deltas)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic: nothing of it is promised any more."""
+        """Delete a topic and its promises."""
         topic = self.metadata.topics[name]
         deltas = self.metadata.delete(name)
         for index in range(self.parameters.partitions):
@@ -111,19 +111,19 @@ class World(EventWorld):
         self.tell(deltas)
 
     def tell(self, deltas: list[MetadataDelta]) -> None:
-        """A broker that runs, or starts, hears of a change."""
+        """Pass deltas to the broker that runs or starts."""
         broker = self._starting
         if broker is not None:
             self.process.run(lambda: broker.on_deltas(deltas))
 
     def promises_of(self, topic: Topic, index: int) -> PartitionPromises | None:
-        """What is promised of a partition; None if it was deleted."""
+        """Return the promises about a partition; None if it was deleted."""
         return self.promises.get((topic.topic_id, index))
 
     # --- the broker ---------------------------------------------------------------------------------------------------
 
     def step(self, work: Callable[[Broker], None]) -> None:
-        """Let the broker do something in a step of its process; nothing happens if none is reached."""
+        """Call `work` with the broker in a step of its process. Nothing happens if no broker is reachable."""
         process = self.process
 
         def do() -> None:
@@ -134,12 +134,12 @@ class World(EventWorld):
         process.run(do)
 
     def _reached(self, process: BrokerProcess) -> Broker | None:
-        """The broker of that process, until its connections are closed: what is done to its logs after that is lost."""
+        """Return the broker of the process until it closes its connections. Later changes to its logs would be lost."""
         broker = self.broker
         return broker if broker is not None and broker.process is process and not broker.is_closed else None
 
     def start_broker(self) -> None:
-        """Start a process. The clock is right then, and a disk that failed is repaired."""
+        """Start a process. Its clock is correct, and a failed disk has been repaired."""
         self.clock.wall_offset_ms = 0
         self._note_hindered_flushes()
         self.failing_directory = ""
@@ -161,7 +161,7 @@ class World(EventWorld):
             self._starting.shell.start()
 
     def serving(self, broker: Broker) -> None:
-        """The broker has taken its partitions over."""
+        """Check a broker that has taken its partitions over."""
         self.broker = broker
         self._segments_deleted = 0
         self.note(f"the broker has started, after {self.process.operations} operations on files")
@@ -173,7 +173,7 @@ class World(EventWorld):
         self._every(self.parameters.maintain_interval_ms, self._look)
 
     def _every(self, interval_ms: int, work: Callable[[Broker], None]) -> None:
-        """Let the process that runs now do something again and again."""
+        """Let the present process call `work` at an interval."""
         process = self.process
 
         def do() -> None:
@@ -193,18 +193,18 @@ class World(EventWorld):
         self.judge(broker)
 
     def kill_within(self, crash: Crash) -> None:
-        """Let the process be killed before one of its next operations on files."""
+        """Kill the process before one of its next file operations."""
         self.next_crash = crash
         self.process.operations_left = self.random.randrange(KILLED_BY_THEN)
 
     def process_ended(self) -> None:
-        """The process has been killed within a step, or has shut down."""
+        """End a process that was killed within a step or has shut down."""
         if self.process.is_killed:
             self.marks.hit("killed between two operations" if self.broker is not None else "killed at its start")
         self.end_broker(self.next_crash)
 
     def end_broker(self, crash: Crash) -> None:
-        """The process ends like that, and another one starts after a while."""
+        """End the process in the given way. Another one starts after a while."""
         self.process.has_ended = True
         self.broker = self._starting = None
         self.disk.files.before_operation = None
@@ -223,12 +223,12 @@ class World(EventWorld):
             work()
 
     def shut_down(self) -> None:
-        """End the broker in order."""
+        """Shut the broker down."""
         if self._starting is not None:
             self.process.run(self._starting.shell.shut_down)
 
     def closed(self, broker: Broker, error: BaseException | None, *, is_clean: bool) -> None:
-        """The broker has ended in order."""
+        """Record that the broker has shut down."""
         if error is not None and not isinstance(error, KraftlogError | FlushFailed):
             raise error
         is_clean = is_clean and not self.has_trouble and not broker.has_lost_directories
@@ -239,17 +239,17 @@ class World(EventWorld):
         self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])
 
     def end_in_peace(self) -> None:
-        """Shut the broker down with a sound disk; it is started again."""
+        """Shut the broker down with an intact disk. It is started again."""
         self.make_room()
         self.shut_down()
 
     @property
     def checks(self) -> int:
-        """How often something was judged."""
+        """How many checks were made."""
         return self._past_checks + sum(promises.checks for promises in self.promises.values())
 
     def describe_nodes(self) -> list[str]:
-        """The broker and its replicas, a line each."""
+        """Return a line for the broker and each of its replicas."""
         if self.broker is None:
             return ["the broker is down, or starts"]
         return ["the broker serves", *describe_replicas(self.broker.partitions)]
@@ -260,25 +260,25 @@ class World(EventWorld):
         return self._has_failed_disk or self.disk.files.space_limit is not None
 
     def fail_directory(self, number: int) -> None:
-        """From now on, until the broker is started again, nothing can be changed in a log directory."""
+        """Fail every change in a log directory until the broker is started again."""
         self.failing_directory = f"logs-{number}"
         self._has_failed_disk = True
         self._begin_trouble()
 
     def fill_disk(self, free_bytes: int) -> None:
-        """From now on there is room for so many bytes."""
+        """Limit the free space of the disk to `free_bytes`."""
         self.disk.files.space_limit = self.disk.files.used_bytes() + free_bytes
         self._begin_trouble()
 
     def rot_index(self, random: Random) -> bool:
-        """A bit of an index changes, on the disk; returns False if no index has an entry there."""
+        """Change a bit of an index on disk. Return False if no index has an entry there."""
         path = rot_index(self.disk.files, self.parameters.directories, random)
         if path is not None:
             self.rotten_indexes.add(path)
         return path is not None
 
     def damage_files(self, kind: str, random: Random) -> bool:
-        """Do damage of a kind to some log, while the broker is down; returns False if none is fit for that."""
+        """Damage some log, while the broker is down. Return False if no log is suitable."""
         found = [
             (directory, partition, entry) for directory, partition, entry in self.files_to_damage.logs()
             if partition.topic in self.metadata.topics
@@ -295,7 +295,7 @@ class World(EventWorld):
         return True
 
     def put_files_back(self) -> None:
-        """An operator puts the files of the damaged log back."""
+        """Put the files of the damaged log back, as an operator."""
         damage = self.present_damage
         if damage is not None:
             if self.broker is not None:
@@ -305,7 +305,7 @@ class World(EventWorld):
             self.note(f"the files of {damage.path} are put back")
 
     def make_room(self) -> None:
-        """The disk is not full any more."""
+        """End the limit of the disk's space."""
         self._note_hindered_flushes()
         self.disk.files.space_limit = None
         self._end_trouble()
@@ -323,26 +323,28 @@ class World(EventWorld):
             self._trouble_since_us = None
 
     def before_operation(self, operation: str, path: str) -> None:
-        """An operation on a file: fails where the disk does."""
+        """Fail an operation on a file of the failing directory. Raises FlushFailed, StorageError."""
         if self.failing_directory and path.startswith(self.failing_directory):
             self.marks.hit("an operation failed")
             if operation in SYNCS:
                 raise FlushFailed(f"{operation} of {path} failed: input/output error: injected")
             raise StorageError(f"{operation} of {path} failed: input/output error: injected")
 
-    # --- judging ------------------------------------------------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------------------------------------
 
     def told_of(self, topic: Topic, index: int, base_offset: int, content: bytes, title: str) -> None:
-        """A client is told of a batch: with `flush.before.ack` it is durable by then. Raises Violation."""
+        """Check a batch that a client learns of: with `flush.before.ack` it must be durable. Raises Violation."""
         promises = self.promises_of(topic, index)
         path = None if self.broker is None else self.broker.path_of(topic, index)
         if promises is None or path is None or not promises.rules.flush_before_ack or base_offset < promises.start:
             return
         if not is_durable(self.disk.files, path, base_offset, content):
-            raise Violation(f"{title}: {promises.name}: the batch at {base_offset} is not durable when it is told of")
+            raise Violation(
+                f"{title}: {promises.name}: the batch at {base_offset} is not durable when the response leaves"
+            )
 
     def judge(self, broker: Broker) -> None:
-        """Compare files and look-ups with what is promised. Raises Violation."""
+        """Compare files and look-ups with the promises. Raises Violation."""
         for damaged, reason in broker.damaged:
             if not self._is_lost(damaged):
                 raise Violation(f"{SOUND}: {reason}")
@@ -355,11 +357,11 @@ class World(EventWorld):
                 elif not self._has_failed_disk and promises.by_offset and not self._is_lost((topic.name, index)):
                     partition = broker.partitions.with_id(topic.topic_id, index)
                     reason = "" if partition is None else partition.offline_reason
-                    raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, and its disk is sound: {reason}")
+                    raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, but its disk is intact: {reason}")
 
     @property
     def present_damage(self) -> FileDamage | None:
-        """The damage of a log that is not as it was again, and whose topic was not deleted since."""
+        """The damage of a log that is still changed or missing, and whose topic was not deleted since."""
         damage = self.damage
         if damage is not None:
             topic = self.metadata.topics.get(damage.partition.topic)
@@ -373,7 +375,10 @@ class World(EventWorld):
         return damage is not None and damage.is_loss and damage.partition == partition
 
     def _judge_damage(self, broker: Broker) -> None:
-        """A log whose files were damaged is as it was, also when they were put back; until then it may be offline."""
+        """Check that a log whose files were damaged or put back is unchanged.
+
+        While files are missing it may be offline.
+        """
         damage = self.present_damage
         if damage is None or (damage.is_loss and not self.damage_was_put_back):
             return
@@ -409,7 +414,10 @@ class World(EventWorld):
         self, broker: Broker, topic: Topic, index: int, timestamp_ms: int, kept: list[Batch],
         promises: PartitionPromises,
     ) -> None:  # fmt: skip
-        """A look-up by time finds the first batch that a scan finds, once the leader knows what is committed."""
+        """Check that a look-up by time finds the first batch that a scan finds.
+
+        The leader must know what is committed.
+        """
         if self._waits_for_flush(broker, topic, index):
             return
         expected = next(batch for batch in kept if batch.max_timestamp_ms >= timestamp_ms)
@@ -418,12 +426,12 @@ class World(EventWorld):
         if not is_hidden and not expected.base_offset <= found <= expected.last_offset:
             raise Violation(
                 f"{INDEXES}: {promises.name}: a scan finds {timestamp_ms} at {expected.base_offset} to"
-                f" {expected.last_offset}, and ListOffsets at {found}"
+                f" {expected.last_offset}, but ListOffsets at {found}"
             )
         promises.checks += 1
 
     def _waits_for_flush(self, broker: Broker, topic: Topic, index: int) -> bool:
-        """Whether a leader's epoch begins behind what is committed, and a full disk has kept it from being flushed."""
+        """Whether the leader's epoch starts above the high watermark, because a full disk has prevented a flush."""
         partition = broker.partitions.with_id(topic.topic_id, index)
         log = None if partition is None else partition.log
         if log is None or not log.config.flush_before_ack or log.recovery_point == log.log_end_offset:
@@ -435,13 +443,13 @@ class World(EventWorld):
         body = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic.name, partitions=(asked,)),))
         found = cast(ListOffsetsResponse, self._ask_now(broker, body)).topics[0].partitions[0]
         if found.error_code != NO_ERROR:
-            raise Violation(f"{ACKNOWLEDGED}: {topic.name}-{index} is online, and ListOffsets gets {found.error_code}")
+            raise Violation(f"{ACKNOWLEDGED}: {topic.name}-{index} is online, but ListOffsets gets {found.error_code}")
         return found.offset
 
     def _compare_offset(
         self, broker: Broker, topic: Topic, index: int, offset: int, promises: PartitionPromises
     ) -> None:
-        """A Fetch finds the batch with an offset."""
+        """Check that a Fetch finds the batch with an offset."""
         response = cast(FetchResponse, self._ask_now(broker, fetch_request(topic, index, offset, 1, 0)))
         found = response.responses[0].partitions[0]
         batches = whole_batches(found.records or b"")
@@ -452,7 +460,7 @@ class World(EventWorld):
     def _compare_aborted(
         self, broker: Broker, topic: Topic, index: int, aborted: Aborted, promises: PartitionPromises
     ) -> None:
-        """Who reads committed records is told of an aborted transaction whose records he gets."""
+        """Check that a reader of committed records gets the aborted transaction with its records."""
         request = fetch_request(topic, index, aborted.first_offset, 1, 0)
         request.isolation_level = READ_COMMITTED
         found = cast(FetchResponse, self._ask_now(broker, request)).responses[0].partitions[0]
@@ -461,20 +469,20 @@ class World(EventWorld):
             aborted.may_begin_earlier and min(told, default=FOR_EVER) < aborted.first_offset
         )
         if found.records and not is_told:
-            raise Violation(f"{INDEXES}: {promises.name}: a reader is not told of {aborted}, only of {told}")
+            raise Violation(f"{INDEXES}: {promises.name}: a reader does not get {aborted}, only {told}")
         if found.records:
-            self.marks.hit("a reader was told of an aborted transaction")
+            self.marks.hit("a reader got an aborted transaction")
 
     def _ask_now(self, broker: Broker, body: Message) -> Message:
         answers: list[Message | None] = []
         broker.handle(body, answers.append)
         if not answers or answers[0] is None:
-            raise Violation(f"{GOES_ON}: {type(body).__name__} is not, though it has nothing to wait for")
+            raise Violation(f"{GOES_ON}: {type(body).__name__} got no response although it has nothing to wait for")
         return answers[0]
 
 
 def fetch_request(topic: Topic, index: int, offset: int, bytes_max: int, max_wait_ms: int) -> FetchRequest:
-    """A Fetch of one partition, without a session."""
+    """Return a Fetch of one partition, without a session."""
     asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=bytes_max)
     return FetchRequest(
         max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=bytes_max,

@@ -1,1 +1,1 @@
-"""What all worlds share: virtual time, disks and network, marks, traces, outcomes, and what runs many seeds."""
+"""What all worlds share: virtual time, disks, network, marks, traces, outcomes, and the code that runs many seeds."""

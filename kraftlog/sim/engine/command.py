@@ -1,4 +1,4 @@
-"""`kraftlog sim`: what its options mean, for one of the worlds."""
+"""`kraftlog sim` for one of the worlds: what its options do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Command:
         self.world.check(self.overrides)
 
     def run(self, console: Console) -> bool:
-        """Do what was asked for; returns whether all is well."""
+        """Run one seed, shrink a seed, or sweep over many; return whether everything held."""
         if self.shrink_seed is not None:
             return self._shrink(console, self.shrink_seed)
         if self.seed is not None:
@@ -102,12 +102,12 @@ class Command:
         if is_uncovered:
             show_missing(console, missing)
         if total.seeds < self.at_least:
-            console.print(f"only {total.seeds} seeds; {self.at_least} were wanted", style="bold red")
+            console.print(f"only {total.seeds} seeds ran; at least {self.at_least} are required", style="bold red")
         return not total.failures and not is_uncovered and total.seeds >= self.at_least
 
     @property
     def _must_cover(self) -> bool:
-        """Whether everything must have happened: in a sweep that is long enough, of runs as their seeds draw them."""
+        """Whether every mark must have been hit: only in a sweep of enough seeds and without overrides."""
         is_long = self.minutes is not None or self.seeds >= self.world.covering_seeds
         return is_long and self.overrides == NOTHING
 

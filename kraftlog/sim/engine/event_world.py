@@ -12,7 +12,7 @@ from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQu
 
 
 class EventWorld:
-    """Time, chance, the trace and the marks of one run. A subclass adds what is simulated, and judges it."""
+    """Time, random numbers, the trace and the marks of one run. A subclass adds what is simulated, and the checks."""
 
     def __init__(self, random: Random, marks: Marks, *, echo: bool = False) -> None:
         """`echo`: print every line of the trace."""
@@ -21,28 +21,28 @@ class EventWorld:
         self.event_queue = EventQueue()
         self.trace = Trace[str](echo=echo)
         self.is_quiet = False
-        """Clients end what they have begun, and begin nothing new; there are no faults."""
+        """Whether faults have stopped: clients finish the requests in progress and send no new ones."""
 
     @property
     def figures(self) -> Mapping[str, int]:
-        """Nothing but steps and checks is counted."""
+        """Counts of this world other than steps and checks: none unless a subclass has some."""
         return {}
 
     @property
     def true_ms(self) -> int:
-        """What a right clock shows."""
+        """What a correct wall clock shows, in milliseconds since 1970."""
         return START_OF_TIME_MS + self.event_queue.now_us // MICROSECONDS_PER_MS
 
     def new_random(self) -> Random:
-        """A source of chance of its own."""
+        """Return a new random number generator, seeded by this world's."""
         return Random(self.random.getrandbits(64))
 
     def note(self, text: str) -> None:
-        """Enter something in the trace."""
+        """Write a line into the trace."""
         self.trace.note(self.event_queue.now_us, text)
 
     def run_for(self, duration_us: int) -> None:
-        """Let time pass. Raises Violation."""
+        """Run the events of the next `duration_us`. Raises Violation."""
         end_us = self.event_queue.now_us + duration_us
         while self.event_queue.run_next(end_us):
             self.trace.steps += 1

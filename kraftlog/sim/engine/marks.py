@@ -16,11 +16,11 @@ class Marks:
         self.counts: Counter[str] = Counter()
 
     def hit(self, name: str) -> None:
-        """It happened once more."""
+        """Count one occurrence of `name`."""
         self.counts[name] += 1
 
     def saw(self, events: Iterable[Event], actions: Iterable[Action]) -> None:
-        """Each of these happened once more, by its class."""
+        """Count one occurrence of each event and action, by class name."""
         counts = self.counts
         for event in events:
             counts[type(event).__name__] += 1
@@ -28,5 +28,5 @@ class Marks:
             counts[type(action).__name__] += 1
 
     def add(self, other: Marks) -> None:
-        """Take over what another run has hit."""
+        """Add the counts of another run."""
         self.counts.update(other.counts)

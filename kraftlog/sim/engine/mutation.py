@@ -1,4 +1,4 @@
-"""What a bug of the zoo is."""
+"""A bug of the zoo: the patches that put it into production code."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from unittest import mock
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One bug: what it is called, who had it, and how it is put in."""
+    """One bug: its name, its origin, and the patches that put it in."""
 
     name: str
     origin: str
     """The issue or report where it did harm, or the rule that it breaks."""
     patches: Callable[[], list[Any]]
-    """Makes the patches that put it in."""
+    """Returns the patches that put the bug in."""
     faults: tuple[str, ...]
-    """The kinds of faults that happen in the runs that it is hunted in; none named: as their seeds say."""
+    """The kinds of faults that may happen in its runs. Empty: each seed draws them."""
     sizes: Mapping[str, int]
-    """How many voters, brokers or the like these runs have; not named: as their seeds say."""
+    """The number of voters, brokers and so on in its runs, by name. Each seed draws those that are not named."""
 
     @contextlib.contextmanager
     def put_in(self) -> Iterator[None]:
-        """The bug is in place within the block."""
+        """Return a context manager in whose block the bug is in place."""
         with contextlib.ExitStack() as stack:
             for patch in self.patches():
                 stack.enter_context(patch)
@@ -34,13 +34,13 @@ class Mutation:
 
 
 MUTATIONS: Final[dict[str, Mutation]] = {}
-"""All that were imported, by name."""
+"""The bugs of all imported modules, by name."""
 
 
 def mutation(
     name: str, origin: str, *, faults: tuple[str, ...] = (), **sizes: int
 ) -> Callable[[Callable[[], list[Any]]], Callable[[], list[Any]]]:
-    """Make a function that gives patches a bug of the zoo."""
+    """Return a decorator that makes a function that returns patches a bug of the zoo."""
 
     def register(patches: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
         MUTATIONS[name] = Mutation(name, origin, patches, faults, sizes)
@@ -50,10 +50,10 @@ def mutation(
 
 
 def bugs_of(*modules: ModuleType) -> tuple[Mutation, ...]:
-    """The bugs of some modules, in their order."""
+    """Return the bugs that the given modules define, in order."""
     return tuple(bug for module in modules for bug in MUTATIONS.values() if bug.patches.__module__ == module.__name__)
 
 
 def instead(owner: Any, name: str, replacement: Any) -> Any:
-    """The patch that puts `replacement` in the place of an attribute."""
+    """Return the patch that replaces the attribute `name` of `owner` with `replacement`."""
     return mock.patch.object(owner, name, replacement)

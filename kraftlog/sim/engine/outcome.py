@@ -17,7 +17,7 @@ class Outcome:
 
     parameters: Parameters
     violation: str | None
-    """What does not hold; None if everything does."""
+    """The violated invariant's message; None if all invariants hold."""
     simulated_seconds: float
     steps: int
     checks: int
@@ -25,14 +25,14 @@ class Outcome:
     trace_digest: str
     marks: Marks
     figures: Mapping[str, int] = field(default_factory=dict)
-    """What else the world counts, by name. Names are words with underscores."""
+    """Other counts of the world, by name. Names are words joined by underscores."""
     last_lines: list[str] = field(default_factory=list)
-    """The end of the trace, if something does not hold."""
+    """The end of the trace, if there is a violation."""
     nodes: list[str] = field(default_factory=list)
-    """The state of each node, if something does not hold."""
+    """The state of each node, if there is a violation."""
 
     def summary(self) -> dict[str, Any]:
-        """For a file."""
+        """Return the outcome as a JSON object."""
         return {
             "seed": self.parameters.seed,
             "violation": self.violation,
@@ -47,7 +47,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Total:
-    """The sum of a sweep."""
+    """The sum of a sweep's outcomes."""
 
     seeds: int = 0
     failures: list[Outcome] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Total:
     marks: Marks = field(default_factory=Marks)
 
     def add(self, outcome: Outcome) -> None:
-        """Count one run."""
+        """Add the outcome of one run."""
         self.seeds += 1
         self.simulated_seconds += outcome.simulated_seconds
         self.steps += outcome.steps
@@ -70,7 +70,7 @@ class Total:
             self.failures.append(outcome)
 
     def summary(self) -> dict[str, Any]:
-        """For a file."""
+        """Return the sum as a JSON object."""
         return {
             "seeds": self.seeds,
             "failures": [failure.summary() for failure in self.failures],

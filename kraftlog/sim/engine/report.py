@@ -1,4 +1,4 @@
-"""The output for users: the story of a run that failed, one that did not, the sum of many."""
+"""The output of `kraftlog sim`: a run that failed, a run that did not, and the sum of many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING_SHOWN_MAX: Final = 40
 
 
 def replay_command(world: World[Any], seed: int, overrides: Overrides = NOTHING) -> str:
-    """The command that runs a seed again, with every line of its trace."""
+    """Return the command that runs a seed again and prints every line of its trace."""
     command = f"kraftlog sim --world {world.name} --seed {seed} --trace"
     if overrides.seconds is not None:
         command += f" --safety-seconds {overrides.seconds}"
@@ -25,7 +25,7 @@ def replay_command(world: World[Any], seed: int, overrides: Overrides = NOTHING)
 
 
 def show_failure(console: Console, world: World[Any], outcome: Outcome, overrides: Overrides = NOTHING) -> None:
-    """The seed, the last lines, every node, what was drawn, what does not hold, and how to see it again."""
+    """Print the last lines of the trace, every node's state, the parameters, the violation, and the replay command."""
     seed = outcome.parameters.seed
     console.rule(f"seed {seed}")
     lines = [*outcome.last_lines, "nodes at the end:", *outcome.nodes, "configuration:"]
@@ -37,7 +37,7 @@ def show_failure(console: Console, world: World[Any], outcome: Outcome, override
 
 
 def show_run(console: Console, outcome: Outcome) -> None:
-    """One run without a violation."""
+    """Print one line about a run without a violation."""
     figures = "".join(f" {count} {_words(name)}," for name, count in outcome.figures.items())
     console.print(
         f"seed {outcome.parameters.seed}: all invariants hold; {outcome.simulated_seconds:.0f} simulated seconds,"
@@ -47,7 +47,7 @@ def show_run(console: Console, outcome: Outcome) -> None:
 
 
 def show_total(console: Console, world: World[Any], total: Total) -> None:
-    """The sum of a sweep."""
+    """Print the sum of a sweep as a table."""
     table = Table(title=f"simulation of {world.subject}", show_header=False)
     speed = total.simulated_seconds / total.elapsed_seconds if total.elapsed_seconds else 0.0
     rows = [
@@ -67,7 +67,7 @@ def show_total(console: Console, world: World[Any], total: Total) -> None:
 
 
 def show_marks(console: Console, marks: Marks) -> None:
-    """What happened, and how often."""
+    """Print every mark and how often it was hit."""
     table = Table("mark", "times")
     for name, count in sorted(marks.counts.items()):
         table.add_row(name, f"{count:,}")
@@ -75,7 +75,7 @@ def show_marks(console: Console, marks: Marks) -> None:
 
 
 def show_missing(console: Console, missing: list[str]) -> None:
-    """What should have happened and did not."""
+    """Print the marks that a long sweep must hit and this one did not."""
     console.print("never happened:", style="bold red")
     for name in missing[:MISSING_SHOWN_MAX]:
         console.print(f"  {name}", highlight=False, markup=False)
@@ -84,7 +84,7 @@ def show_missing(console: Console, missing: list[str]) -> None:
 
 
 def kinds_seen(world: World[Any], marks: Marks) -> int:
-    """How many kinds of faults happened."""
+    """Return the number of kinds of faults that happened."""
     return sum(1 for kind in world.fault_kinds if marks.counts[f"fault: {kind}"])
 
 

@@ -1,4 +1,4 @@
-"""One run of a world to its end."""
+"""One run of a world, from start to end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND, Eve
 
 
 class RunningWorld(Protocol):
-    """A world that runs."""
+    """What `run_to_end` reads of a world."""
 
     event_queue: EventQueue
     marks: Marks
 
     @property
     def trace(self) -> Trace[Any]:
-        """What has happened."""
+        """The trace of the run."""
         ...
 
     @property
@@ -33,16 +33,16 @@ class RunningWorld(Protocol):
 
     @property
     def figures(self) -> Mapping[str, int]:
-        """What else the world counts, by name."""
+        """Other counts of the world, by name."""
         ...
 
     def describe_nodes(self) -> list[str]:
-        """The state of each node, a line each."""
+        """Return the state of each node, one line for each."""
         ...
 
 
 def run_to_end(parameters: Parameters, world: RunningWorld, run: Callable[[], None]) -> Outcome:
-    """Let `run` run the world. A violation is in the outcome, not raised."""
+    """Run `run` and return the outcome. A violation is part of the outcome and is not raised."""
     violation: str | None = None
     try:
         run()
@@ -51,7 +51,7 @@ def run_to_end(parameters: Parameters, world: RunningWorld, run: Callable[[], No
         if found.__cause__ is not None:
             violation += "\n" + "".join(traceback.format_exception(found.__cause__))
     except (Exception, FlushFailed, InvariantViolation) as error:
-        # What is wrong with the simulator itself must name the seed, too, and not end the sweep.
+        # An error of the simulator itself must also be reported with its seed, and must not end the sweep.
         violation = f"the simulator failed: {error!r}\n{traceback.format_exc()}"
     is_bad = violation is not None
     return Outcome(

@@ -1,4 +1,4 @@
-"""Shrinking: the same seed with less and less, as long as it still fails."""
+"""Shrinking: run a seed with less time, fewer faults and fewer nodes, as long as it still fails."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kraftlog.sim.engine.world import NOTHING, World
 def shrink(
     world: World[Any], seed: int, say: Callable[[str], None], overrides: Overrides = NOTHING
 ) -> tuple[Overrides, Outcome]:
-    """The smallest run of `seed` found that still fails: shorter, with fewer faults, with fewer nodes.
+    """Return the smallest run of `seed` found that still fails: shorter, with fewer faults, with fewer nodes.
 
-    `say` is given a line about each run. Raises ValueError if the seed does not fail.
+    `say` is called with a line about each run. Raises ValueError if the seed does not fail.
     """
     outcome = world.run_seed(seed, overrides)
     if outcome.violation is None:
@@ -29,7 +29,7 @@ def shrink(
 
 
 class _Shrinking:
-    """The smallest run found until now."""
+    """The smallest failing run found so far."""
 
     def __init__(
         self, world: World[Any], seed: int, say: Callable[[str], None], best: Overrides, outcome: Outcome
@@ -41,7 +41,7 @@ class _Shrinking:
         self.outcome = outcome
 
     def shorten(self) -> None:
-        """Bisect how long faults happen."""
+        """Bisect the seconds in which faults happen."""
         low, high = 0, self.outcome.parameters.seconds
         while high - low > 1:
             middle = (low + high) // 2
@@ -51,12 +51,12 @@ class _Shrinking:
                 low = middle
 
     def leave_out_faults(self) -> None:
-        """Leave out one kind after the other."""
+        """Leave out each kind of fault in turn."""
         for kind in self.outcome.parameters.fault_kinds:
             self._still_fails(replace(self.best, without_faults=(*self.best.without_faults, kind)), f"without {kind!r}")
 
     def make_smaller(self) -> None:
-        """Try fewer of each size."""
+        """Try smaller numbers of voters, brokers and so on."""
         for size in self._world.sizes:
             for count in size.smaller:
                 if count < self.outcome.parameters.sizes[size.name]:

@@ -1,4 +1,4 @@
-"""Many seeds, on all processors, with a progress bar, and the sum of their outcomes."""
+"""A sweep: many seeds on all processors, with a progress bar, and the sum of their outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def sweep(
     world: World[Any], seeds: Iterable[int], overrides: Overrides = NOTHING, *, minutes: float | None = None,
     count: int | None = None, failures_max: int = 5,
 ) -> Total:  # fmt: skip
-    """Run `seeds`, until they end, `minutes` are over, or `failures_max` have failed. `count`: how many there are."""
+    """Run `seeds` until they end, `minutes` have passed, or `failures_max` failed.
+
+    `count`: their number, for progress.
+    """
     total = Total()
     started = time.monotonic()
     deadline = None if minutes is None else started + minutes * 60

@@ -1,4 +1,4 @@
-"""Tables of a state machine in a SQLite database in memory: what simulated machines have in place of a file."""
+"""Tables of a state machine in an in-memory SQLite database, which simulated machines use instead of a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from statemachine.tables.database import create_in
 
 
 def tables_in_memory(image: bytes, *, digest_interval: int = STATE_DIGEST_INTERVAL_OFFSETS) -> MetadataTables:
-    """The tables of a database whose bytes are `image`. The connection is closed when nothing refers to the tables."""
+    """Return the tables of a database with the bytes `image`.
+
+    The connection is closed with the last reference to them.
+    """
     connection = connect(image)
     try:
         tables = MetadataTables(connection, digest_interval=digest_interval)
@@ -23,7 +26,7 @@ def tables_in_memory(image: bytes, *, digest_interval: int = STATE_DIGEST_INTERV
 
 
 def connect(image: bytes) -> sqlite3.Connection:
-    """A connection to a database in memory whose bytes are `image`. The caller closes it, in any thread."""
+    """Return a connection to an in-memory database with the bytes `image`. The caller closes it, in any thread."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.deserialize(image)
     return connection
@@ -31,7 +34,7 @@ def connect(image: bytes) -> sqlite3.Connection:
 
 @cache
 def empty_image(cluster_id: str) -> bytes:
-    """The bytes of a database with empty tables. Made once: that takes longer than a simulated minute."""
+    """Return the bytes of a database with empty tables. Cached: creating one takes longer than a simulated minute."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("PRAGMA page_size = 512")
     create_in(connection, cluster_id)

@@ -1,4 +1,4 @@
-"""What happened, in lines for users, and a hash over all of it to distinguish runs."""
+"""What happened in a run: lines for users, and a hash of all of them that distinguishes runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LINES_KEPT: Final = 200
 HASHED_AT_A_TIME: Final = 1_000
 
 Line = TypeVar("Line")
-"""What a world notes beside text. It becomes text when it is read: most never is."""
+"""An entry that a world adds besides text. It becomes text only when it is read, which is rare."""
 
 
 class Trace(Generic[Line]):
-    """One line for each thing that happened."""
+    """One line for each thing that happened in a run."""
 
     def __init__(self, *, echo: bool = False) -> None:
-        """`echo`: print every line as it comes."""
+        """`echo`: print every line as it is added."""
         self._echo = echo
         self._lines: deque[str | Line] = deque(maxlen=LINES_KEPT)
         self._hash = blake2b(digest_size=16)
@@ -26,13 +26,13 @@ class Trace(Generic[Line]):
         self.steps = 0
 
     def note(self, now_us: int, text: str) -> None:
-        """Note something that is no step of a node."""
+        """Add a line about something other than a node's step."""
         line = f"{now_us:>12}     {text}"
         self._unhashed.append(line)
         self._add(line)
 
     def text_of(self, line: str | Line) -> str:
-        """A line as users see it."""
+        """Return the text of a line."""
         return str(line)
 
     def _hash_all(self) -> None:
@@ -42,14 +42,14 @@ class Trace(Generic[Line]):
     def _add(self, line: str | Line) -> None:
         self._lines.append(line)
         if self._echo:
-            print(self.text_of(line))  # noqa: T201 (that is what it is for)
+            print(self.text_of(line))  # noqa: T201 (`--trace` prints)
 
     @property
     def digest(self) -> str:
-        """The same for two runs iff they went the same way."""
+        """Equal for two runs if and only if the same things happened in the same order."""
         self._hash_all()
         return self._hash.hexdigest()
 
     def last_lines(self) -> list[str]:
-        """The last lines."""
+        """Return the text of the last lines."""
         return [self.text_of(line) for line in self._lines]

@@ -1,7 +1,7 @@
-"""What ends a run: an invariant does not hold."""
+"""The exception that ends a run: an invariant does not hold."""
 
 from __future__ import annotations
 
 
 class Violation(Exception):
-    """An invariant does not hold. The message says which, and what was seen."""
+    """An invariant does not hold. The message names it and says what was observed."""

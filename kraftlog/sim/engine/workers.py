@@ -15,17 +15,17 @@ Input = TypeVar("Input")
 Output = TypeVar("Output")
 
 _SUBMITTED_FOR_EACH_PROCESSOR: Final = 2
-"""One that is run, and one that is next."""
+"""One input that the processor works on, and one that waits."""
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 500_000
-"""Few of a run's objects are in cycles: with the default, 700, it spends a tenth of its time on looking for them."""
+"""Few of a run's objects are in cycles. With the default of 700, the collector takes a tenth of a run's time."""
 
 
 def in_workers(work: Callable[[Input], Output], inputs: Iterable[Input]) -> Generator[Output, None, None]:
-    """`work(one)` for each input, in the order in which they are done. An input is taken when there is a worker for it.
+    """Yield `work(one)` for each input, in the order of completion. An input is read when a worker is free for it.
 
-    The workers are not forked: a copy of a process whose other threads are inside gRPC or a Java gateway may spin on a
-    lock for ever. They know nothing of what this process has patched, either: `work` puts that in by itself. Raises
+    The workers are not forked: in a copy of a process whose other threads are inside gRPC or a Java gateway, a lock may
+    spin forever. Patches of this process do not reach the workers: `work` must apply them itself. Raises
     BrokenProcessPool if a worker was killed.
     """
     processors = os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""A world: what is simulated, as the engine runs it. HACKING.md shows how to add one."""
+"""A world: what is simulated, in the form that the engine runs. HACKING.md shows how to add one."""
 
 from __future__ import annotations
 
@@ -20,51 +20,54 @@ NOTHING: Overrides = Overrides()
 
 
 class Run(Protocol[P_contra]):
-    """Runs a world."""
+    """A function that runs a world."""
 
     def __call__(self, parameters: P_contra, *, echo: bool = False) -> Outcome:
-        """One run from beginning to end. With `echo` it prints every line of the trace."""
+        """Run once, from start to end. With `echo`, print every line of the trace."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Something of which users may say how many there are, as `--NAME COUNT`."""
+    """A number of voters, brokers or the like that users can set with `--NAME COUNT`."""
 
     name: str
     least: int
     most: int
     smaller: tuple[int, ...]
-    """How many to try when a run is shrunk, in this order."""
+    """The numbers to try when a run is shrunk, in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World(Generic[P]):
-    """One of the worlds. Its functions are pickled by name for the processes that run seeds: they lie in modules."""
+    """One of the worlds. Its functions must be in modules: worker processes receive them pickled, by name."""
 
     name: str
-    """As users choose it."""
+    """The name that users give to `--world`."""
     subject: str
-    """What is simulated, as a table is to call it."""
+    """What is simulated, for the title of the report's table."""
     draw: Callable[[int, Overrides], P]
-    """What a seed draws. It looks at `sizes` and `fault_kinds` of the overrides; the engine applies the others."""
+    """Draws the parameters of a seed.
+
+    It reads `sizes` and `fault_kinds` of the overrides; the engine applies the rest.
+    """
     run: Run[P]
     invariants: int
-    """How many there are."""
+    """The number of invariants."""
     marks: tuple[str, ...]
-    """What must happen in a sweep, or the sweep proves less than it says."""
+    """The marks that a long sweep must hit; a sweep that misses one has tested less than it claims."""
     covering_seeds: int
-    """In so many seeds all of it happens."""
+    """A sweep of this many seeds or more must hit every mark."""
     fault_kinds: tuple[str, ...]
     """All kinds of faults that a seed may draw."""
     bugs: tuple[Mutation, ...]
-    """The bugs of the zoo that are hunted in this world."""
+    """The bugs of the zoo to be caught in this world."""
     sizes: tuple[Size, ...] = ()
     hunt_seconds: int | None = None
-    """How long faults happen while a bug is hunted; None: as seeds say."""
+    """How long faults happen while a bug is hunted; None: each seed draws it."""
 
     def parameters(self, seed: int, overrides: Overrides = NOTHING) -> P:
-        """What a seed draws, with the overrides. Raises ValueError if this world cannot have them."""
+        """Return what a seed draws, with the overrides applied. Raises ValueError if this world cannot have them."""
         self.check(overrides)
         drawn = self.draw(seed, overrides)
         allowed = set(overrides.kinds_to_draw(self.fault_kinds)).difference(overrides.without_faults)
@@ -75,11 +78,11 @@ class World(Generic[P]):
         )
 
     def run_seed(self, seed: int, overrides: Overrides = NOTHING, *, echo: bool = False) -> Outcome:
-        """The run with that seed. Raises ValueError if this world cannot have the overrides."""
+        """Run the seed. Raises ValueError if this world cannot have the overrides."""
         return self.run(self.parameters(seed, overrides), echo=echo)
 
     def missing(self, marks: Marks) -> list[str]:
-        """What must happen in a sweep, and did not."""
+        """Return the marks that a long sweep must hit and that were not hit."""
         return [name for name in self.marks if not marks.counts[name]]
 
     def check(self, overrides: Overrides) -> None:
@@ -88,7 +91,7 @@ class World(Generic[P]):
             if kind not in self.fault_kinds:
                 near = get_close_matches(kind, self.fault_kinds) or self.fault_kinds[:3]
                 like = " or ".join(map(repr, near))
-                raise ValueError(f"the world {self.name} has no fault {kind!r}; it has others, such as {like}")
+                raise ValueError(f"the world {self.name} has no fault {kind!r}; its faults include {like}")
         sizes = {size.name: size for size in self.sizes}
         for name, count in overrides.sizes.items():
             if name not in sizes:

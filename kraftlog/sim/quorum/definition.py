@@ -1,4 +1,4 @@
-"""The world of clusters, as the engine runs it."""
+"""The world of clusters, in the form that the engine runs."""
 
 from __future__ import annotations
 
@@ -42,4 +42,4 @@ CLUSTERS: Final = World(
     ),
     hunt_seconds=60,
 )  # fmt: skip
-"""Runs of the hunt are short: bugs show early or not at all, and there are many."""
+"""The hunt's runs are short: bugs show early or not at all, and there are many bugs."""

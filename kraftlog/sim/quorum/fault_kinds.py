@@ -1,7 +1,7 @@
 """The kinds of faults, in the order in which seeds draw them.
 
-A seed's run depends on this order and not on the names: to rename a kind changes no run. A new kind goes to the end; it
-still changes what every seed draws, because there are more to draw from.
+A seed's run depends on this order but not on the names: renaming a kind changes no run. Add new kinds at the end. A new
+kind still changes what every seed draws, because there are more kinds to draw from.
 """
 
 from __future__ import annotations

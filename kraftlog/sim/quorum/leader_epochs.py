@@ -9,25 +9,31 @@ from kraftlog.sim.quorum.model.keys import Key
 from kraftpb.v1.metadata_pb2 import SegmentLeaderEpoch
 
 BEHIND_WHAT_IS_COPIED: Final = (-7, 0, 4, 13)
-"""Where an epoch may begin, in offsets after the end of what has been copied: in a segment, between two, or before the
-end of one, which an unclean election has cut off."""
+"""Distances from the end of the copied data to the offset at which a new leader epoch begins.
+
+They put its start inside a segment, between two segments, or before the end of a segment whose last records an unclean
+election has removed.
+"""
 
 
 class LeaderEpochs:
-    """The logs of all partitions. Nothing is ever produced; epochs begin somewhere when a leader copies first."""
+    """The leader epochs in the logs of all partitions.
+
+    No data is ever produced; an epoch begins when its leader first copies.
+    """
 
     def __init__(self) -> None:
         self._starts: dict[Key, list[tuple[int, int]]] = {}
-        """By partition: each epoch with its first offset; both go up."""
+        """By partition: each epoch with its first offset, both increasing."""
         self._begun_ends: dict[Key, int] = {}
-        """By partition: where the last copy that was begun ends, exclusive."""
+        """By partition: the exclusive end of the last copy that was started."""
 
     def epochs(
         self, key: Key, leader_epoch: int, start_offset: int, end_offset: int, random: Random
     ) -> list[SegmentLeaderEpoch]:
-        """Those of the offsets up to `end_offset`, which is one of them, as the leader in `leader_epoch` has them.
+        """Return the epochs of the offsets `start_offset` to `end_offset`, inclusive, as that leader has them.
 
-        A leader that was deposed and does not know it takes later offsets for its own.
+        A deposed leader that does not know of a later epoch counts the later epoch's offsets as its own.
         """
         starts = self._starts.setdefault(key, [(leader_epoch, 0)])
         if leader_epoch > starts[-1][0]:

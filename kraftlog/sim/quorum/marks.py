@@ -1,4 +1,4 @@
-"""Coverage marks: what must have happened somewhere in a sweep, or the sweep proves less than it says."""
+"""Coverage marks of the clusters' world: a sweep that misses one has tested less than it claims."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ERRORS: Final = (
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""What the quorum answers with. Most of the controller's errors are its own tests' business."""
+"""The errors that the quorum answers with. Most errors of the controller are covered by the controller's own tests."""
 
 
 SNAPSHOTS: Final = (
@@ -43,9 +43,9 @@ SNAPSHOTS: Final = (
     "the state machine loaded a snapshot",
     "a metadata transaction was aborted",
     "the slow listener loaded a snapshot",
-    "a transfer of a snapshot went on with another leader",
+    "a transfer of a snapshot resumed with another leader",
 )
-"""What must have happened to snapshots, and to nodes at work on one."""
+"""What must happen to snapshots, and to nodes that write, send, receive or load one."""
 
 
 COMMITTED: Final = (
@@ -54,13 +54,13 @@ COMMITTED: Final = (
     "a leader was refused",
     "a leader that was refused is followed again",
 )
-"""What must have become of what is applied, and of leaders that lack what is committed."""
+"""Faults below the applied end offset, and leaders whose log lacks committed records."""
 
 
 BROKERS: Final = (
     "a broker vanished",
     "a broker hung",
-    "a broker went on as if nothing had been",
+    "a broker continued after a hang",
     "a broker was cut off",
     "a broker began to shut down",
     "a broker shut down",
@@ -97,16 +97,16 @@ BROKERS: Final = (
     "answer: BROKER_ID_NOT_REGISTERED",
     "answer: INVALID_REQUEST",
 )
-"""What must have happened to brokers, and what they must have been answered, in the runs that have some."""
+"""What must happen to brokers, and the answers that they must get, in the runs with brokers."""
 
 
 def edge_name(left: Role, entered: Role, relation: str) -> str:
-    """The mark of an edge of the transition table."""
+    """Return the mark of an edge of the transition table."""
     return f"edge: {left.value} to {entered.value} in {relation}"
 
 
 def edge_taken(edge: StateEntered) -> str:
-    """The mark of the edge that a replica has taken."""
+    """Return the mark of the edge that a replica took."""
     relation = SAME
     if edge.epoch > edge.left_epoch:
         allowed = transitions.EDGES[edge.left][edge.entered]
@@ -115,7 +115,7 @@ def edge_taken(edge: StateEntered) -> str:
 
 
 def required(fault_kinds: tuple[str, ...]) -> list[str]:
-    """Every mark that a sweep must hit."""
+    """Return every mark that a sweep must hit."""
     names = [kind.__name__ for kind in (*get_args(actions.Action), *get_args(events.Event))]
     names += [f"error: {code.name}" for code in ERRORS]
     names += [

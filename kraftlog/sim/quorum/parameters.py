@@ -1,6 +1,6 @@
 """The parameters of a run, drawn from its seed: many faults of few kinds, or few of many (swarm testing).
 
-A run is the same whenever its seed and this program are the same.
+The same seed and the same version of this program always give the same run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BROKERS_ONE_IN: Final = 6
 """Every sixth seed has brokers and controllers: 3, 9, 15 and so on."""
 
 BROKERS_SECONDS_MAX: Final = 60
-"""Those runs are short: heartbeats make many steps."""
+"""Runs with brokers are short, because heartbeats make many steps."""
 
 LARGE_CLUSTER: Final = 5
 """Runs with at least this number of nodes are half as long: most of their many steps are fetches that find nothing."""
@@ -35,61 +35,67 @@ class BrokerParameters:
     session_timeout_ms: int
     heartbeat_interval_ms: int
     alter_interval_ms: int
-    """How long a leader waits between new ISRs, on average."""
+    """The average time between two ISR proposals of a leader."""
     outage_interval_ms: int
-    """How much time passes between two outages of one broker, on average."""
+    """The average time between two outages of one broker."""
     admin_interval_ms: int
-    """How long the administrator waits between operations, on average."""
+    """The average time between two operations of the administrator."""
     topics_max: int
-    """How many topics there are at a time."""
+    """The maximum number of topics at a time."""
     balance_interval_seconds: int
     unclean_interval_ms: int
     idle_interval_ms: int
     append_kill_rate: float
-    """How often a controller's process is killed as it is about to append."""
+    """The probability that a controller's process is killed just before an append."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumParameters(Parameters):
-    """One run's."""
+    """The parameters of one run."""
 
     voters: int
     observers: int
     clients: int
     keys: int
     voters_know_directories: bool
-    """Whether the voter set names directory ids, so that a wiped disk is known for another replica's (KIP-853)."""
+    """Whether the voter set names directory ids.
+
+    If so, a voter whose disk was wiped counts as another replica (KIP-853).
+    """
     fault_interval_ms: int
-    """How much time passes from one fault to the next, on average."""
+    """The average time between two faults."""
     think_time_ms: int
-    """How long a client waits between operations, on average."""
+    """The average time that a client waits between two operations."""
     operations_max: int
-    """How many operations all clients together begin at most while faults happen."""
+    """The maximum number of operations that all clients together begin while faults happen."""
     client_timeout_ms: int
     network: NetworkConditions
     quorum: QuorumConfig
     fetch_versions: tuple[int, ...]
-    """Each node's `fetch.version`: the voters', then the observers'."""
+    """The `fetch.version` of each voter, then of each observer."""
     log: LogConfig
     through_codec: bool
-    """Whether messages go through the wire format."""
+    """Whether messages are encoded to the wire format and decoded again."""
     snapshot_interval: int
     """The number of applied batches after which a node takes a snapshot; 0: never."""
     log_start: LogStartConfig
     brokers: BrokerParameters | None = None
-    """None: there are none, and no controllers."""
+    """None: the run has neither brokers nor controllers."""
     may_lose_quorum: bool = False
-    """Whether faults may destroy more than a minority can: then the cluster must halt, not lie."""
+    """Whether faults may destroy more than a minority of the disks.
+
+    The cluster must then stop rather than answer wrongly.
+    """
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """How many voters, observers and brokers there are."""
+        """The number of voters, observers and brokers."""
         brokers = 0 if self.brokers is None else self.brokers.count
         return {"voters": self.voters, "observers": self.observers, "brokers": brokers}
 
 
 def draw(seed: int, overrides: Overrides) -> QuorumParameters:
-    """The parameters of the run with that seed."""
+    """Return the parameters of the run with that seed."""
     random = Random(seed)
     fault_kinds, sizes = overrides.kinds_to_draw(KINDS), overrides.sizes
     voters = random.choice([1, 2, 3, 3, 3, 3, 3, 3, 4, 5])
@@ -126,7 +132,7 @@ def draw(seed: int, overrides: Overrides) -> QuorumParameters:
     )
     chunk_bytes = random.choice([30, 60, 500, 1_000_000])
     parameters = replace(parameters, quorum=replace(parameters.quorum, fetch_snapshot_max_bytes=chunk_bytes))
-    # From a source of its own: the rest of a seed's run does not depend on whether it has brokers.
+    # Drawn from a separate generator, so that the rest of a seed's run does not depend on whether it has brokers.
     parameters = _with_brokers(parameters, Random(f"brokers {seed}"), sizes.get("brokers"))
     if parameters.voters + parameters.observers >= LARGE_CLUSTER:
         parameters = replace(parameters, seconds=parameters.seconds // 2)
@@ -154,7 +160,7 @@ def _with_brokers(parameters: QuorumParameters, random: Random, count: int | Non
         parameters,
         brokers=replace(brokers, count=count or brokers.count),
         seconds=min(parameters.seconds, BROKERS_SECONDS_MAX),
-        # A registration must fit, and little else: pages wait then.
+        # Room for one registration and little else, so that the pages of longer work have to wait.
         quorum=replace(
             parameters.quorum, pending_append_bytes_max=max(500, parameters.quorum.pending_append_bytes_max)
         ),
@@ -162,7 +168,10 @@ def _with_brokers(parameters: QuorumParameters, random: Random, count: int | Non
 
 
 def _draw_fetch_versions(parameters: QuorumParameters) -> tuple[int, ...]:
-    """Most nodes have the quorum's; one in four has any. From a source of its own: an override may add nodes."""
+    """Return each node's version: mostly the quorum's, for one node in four any.
+
+    Overrides may add nodes: use another generator.
+    """
     random, most = Random(f"fetch versions {parameters.seed}"), parameters.quorum.fetch_version
     return tuple(
         random.choice(FETCH_VERSIONS) if random.random() < 0.25 else most
@@ -189,13 +198,13 @@ def _draw_log_start(random: Random) -> LogStartConfig:
         replica_session_timeout_ms=random.choice([3_000, 9_000]),
         replica_restart_grace_ms=0,
     )
-    if config.replica_session_timeout_ms == 9_000:  # no draw of its own: every seed's world would be another
+    if config.replica_session_timeout_ms == 9_000:  # not drawn separately: that would change the run of every seed
         return replace(config, replica_restart_grace_ms=20_000)
     return config
 
 
 def _draw_quorum(random: Random, is_busy: bool) -> QuorumConfig:
-    # What happens often in a long run would be most of its steps.
+    # In a long run, timers with short intervals would make most of the steps.
     fetch_timeout_ms = random.choice([600, 2_000] if is_busy else [600] + [2_000] * 7)
     return QuorumConfig(
         election_timeout_ms=random.choice([100, 500, 1_000]),

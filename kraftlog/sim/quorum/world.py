@@ -1,4 +1,4 @@
-"""The world: a cluster and its users in virtual time, all from one seed, watched after every step."""
+"""The world of clusters: a cluster and its users in virtual time, from one seed, checked after every step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from kraftlog.sim.quorum.users.reader import Reader
 
 
 class World(Cluster):
-    """`run_for` lets time pass; faults and workload are in its event queue like all else."""
+    """A cluster, its users and the invariants.
+
+    `run_for` lets time pass; faults and users schedule events in its queue.
+    """
 
     brokers: list[Broker]
 
@@ -34,7 +37,7 @@ class World(Cluster):
         self.oracle = OffsetOracle(self.history)
         self._oracle_position = 0
         self.undecided_keys = 0
-        """How many keys' operations were too many to look for an order of them."""
+        """The number of keys with too many operations to search for an order that explains them."""
         self.checker = Checker(self)
         self.clients = [
             Client(self, self.history, FIRST_CLIENT_ID + number, Random(random.random()))
@@ -60,7 +63,7 @@ class World(Cluster):
 
     @property
     def figures(self) -> Mapping[str, int]:
-        """What became of the clients' operations."""
+        """The number of operations of clients, of acknowledged ones, and of keys that could not be decided."""
         return {
             "operations": len(self.history.operations),
             "acknowledged": self.history.acknowledged_count,
@@ -68,29 +71,29 @@ class World(Cluster):
         }
 
     def describe_nodes(self) -> list[str]:
-        """The state of each node, a line each."""
+        """Return the state of each node, one line for each."""
         return [f"{node_id:>3} {describe(view)}" for node_id, view in self.nodes.items()]
 
     def after_step(self, step: Step) -> None:
-        """Something happened to a node: check everything. Raises Violation."""
+        """Check all invariants after a step of a node. Raises Violation."""
         self.trace.step(step)
         super().after_step(step)
         self.checker.after_step(step)
         self._update_oracle()
 
     def _update_oracle(self) -> None:
-        """Give the oracle every committed write, in the order of the log."""
+        """Pass new committed writes to the oracle, in the order of the log."""
         for batch in self.committed[self._oracle_position :]:
             self.oracle.committed(committed_writes(batch), batch.end_offset)
         self._oracle_position = len(self.committed)
 
     def reply_to_connection(self, node_id: int, endpoint: Endpoint) -> tuple[Reply, int]:
-        """What the listener of a broker replies, and after how many microseconds."""
+        """Return the reply of the broker's listener at `endpoint`, and its delay in microseconds."""
         broker = next(broker for broker in self.brokers if broker.host == endpoint.host)
         return broker.listener.reply_to(node_id)
 
     def start_users(self) -> None:
-        """Let clients, brokers and the administrator begin."""
+        """Start the clients, the brokers, the administrator and the reader."""
         for client in self.clients:
             client.start()
         for broker in self.brokers:
@@ -101,7 +104,7 @@ class World(Cluster):
             self.reader.start()
 
     def quiesce_users(self) -> None:
-        """Begin no more operations; brokers and controllers stay up."""
+        """Begin no more operations. Brokers and controllers keep running."""
         self.append_kill_rate = 0.0
         for client in self.clients:
             client.stop()

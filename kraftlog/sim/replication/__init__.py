@@ -1,22 +1,22 @@
 """Brokers that replicate: `kraftlog sim --world replication`.
 
-Production code runs in it, on each of three to five brokers: the log manager with all below it, partitions, leaders and
-followers with their fetchers, the handlers that clients and followers reach; and, in one place that no fault reaches,
-the controller. Simulated are disks, clocks, processes, the network, the way of the metadata, and the clients.
+Three to five brokers run production code: the log manager and all below it, partitions, leaders and followers with
+their fetchers, and the request handlers. The production controller runs where no fault reaches it. Disks, clocks,
+processes, the network, the delivery of metadata, and the clients are simulated.
 
-- `judges`: the rules, and what checks them, by code that shares nothing with what it judges
+- `judges`: the rules, and checkers that share no code with what they check
 - `parameters`: what a seed draws
 - `metadata_log`, `controller`: the production controller over a log and tables of its own
-- `wire`: requests and answers over a network that loses and delays
+- `wire`: requests and responses over a network that loses and delays messages
 - `broker`: the production code in one life
-- `machine`: a disk, processes one after the other, the life with the controller
-- `metadata`: topics and partitions as they are committed
-- `fetches`, `court`: what is shown to the judges
-- `world`: all of it
+- `machine`: a disk, its processes one after the other, and their dealings with the controller
+- `metadata`: the committed topics and partitions
+- `fetches`, `court`: the events that are passed to the checkers
+- `world`: brokers, controller and network together
 - `clients`, `administrator`: producers, readers; elections, reassignments, topics
-- `faults`: what may happen to a world
+- `faults`: the faults of this world
 - `marks`: what must happen in a sweep
 - `run`: one run from start to end
-- `zoo`: bugs that the judges must catch
-- `definition`: all of that, as the engine runs it
+- `zoo`: bugs that the checkers must catch
+- `definition`: all of these, in the form that the engine runs
 """

@@ -1,4 +1,4 @@
-"""Who changes the cluster on purpose: elections, reassignments, settings, topics that go and come, deleted records."""
+"""An administrator: elections, reassignments, settings, topics that are deleted and created again, deleted records."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ ACTIONS: Final = (
 
 
 Config = tuple[ResourceType, str, str, str]
-"""The kind and the name of a resource, the name of a config, and its value."""
+"""The type and name of a resource, the name of a config, and its value."""
 
 
 class Administrator:
-    """See the module."""
+    """The administrator of a world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.new_random()
 
     def create_all(self) -> None:
-        """Make the topics."""
+        """Create the topics."""
         for name, parameters in self._world.metadata.parameters.items():
             self._create(name, parameters)
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next action."""
         mean_ms = self._world.parameters.administration_interval_ms
         self._world.event_queue.after(int(self._random.expovariate(1 / mean_ms) * MICROSECONDS_PER_MS), self._act)
 
@@ -105,7 +105,7 @@ class Administrator:
     # --- topics -------------------------------------------------------------------------------------------------------
 
     def _create(self, name: str, parameters: TopicParameters) -> None:
-        """Make a topic, as soon as there are enough brokers."""
+        """Create a topic; try again until there are enough brokers."""
         configs = {
             FLUSH_BEFORE_ACK: "true" if parameters.flush_before_ack else "false",
             MIN_ISR: str(parameters.min_insync_replicas),
@@ -124,7 +124,7 @@ class Administrator:
         self._world.controller.submit(operation, answered)
 
     def _make_anew(self, topic: Topic) -> None:
-        """Delete a topic, and make another one of its name, at once or later."""
+        """Delete a topic, and create another one with its name, at once or later."""
         reference = admin_pb2.TopicReference(name=topic.name)
         self._submit(
             admin_pb2.Operation(delete_topics=admin_pb2.DeleteTopicsRequest(topics=[reference])), "delete topic"
@@ -134,19 +134,19 @@ class Administrator:
 
     def set_min_isr(self, topic: Topic, count: int) -> None:
         """Change `min.insync.replicas` of a topic."""
-        # What is acknowledged from now on may have been acknowledged by as few.
+        # From now on, records may be acknowledged with this few replicas in sync.
         topic.min_isr = count
         topic.lowest_min_isr = min(topic.lowest_min_isr, count)
         self._set([(ResourceType.TOPIC, topic.name, MIN_ISR, str(count))], MIN_ISR)
 
     def _throttle(self, topic: Topic) -> None:
-        """Have the replicas of a topic that are not in sync fetch slowly, for a while."""
+        """Throttle the fetches of a topic's out-of-sync replicas for a while."""
         replicas = [(ResourceType.TOPIC, topic.name, f"{end}.replication.throttled.replicas", "*") for end in BOTH_ENDS]
         self._set([*replicas, *_rates(self._random.choice([200, 2_000]))], "throttle")
         self._world.event_queue.after(THROTTLED_US, self.end_throttles)
 
     def end_throttles(self) -> None:
-        """No rate is limited any more."""
+        """Remove the throttles."""
         self._set(_rates(UNLIMITED), "end throttles")
 
     def _set(self, configs: Sequence[Config], action: str) -> None:
@@ -160,7 +160,7 @@ class Administrator:
     # --- leaders and replicas -----------------------------------------------------------------------------------------
 
     def elect(self, topic: str, index: int, *, is_unclean: bool = False) -> None:
-        """Have a leader elected."""
+        """Request an election."""
         kinds = admin_pb2.ElectLeadersRequest.ElectionType
         references = [admin_pb2.PartitionReference(topic=topic, partition_id=index)]
         request = admin_pb2.ElectLeadersRequest(
@@ -170,7 +170,7 @@ class Administrator:
         self._submit(admin_pb2.Operation(elect_leaders=request), "elect uncleanly" if is_unclean else "elect preferred")
 
     def reassign(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
-        """Give a partition other replicas; None: it keeps those that it has."""
+        """Request other replicas for a partition; None: cancel the reassignment."""
         asked = admin_pb2.PartitionReassignment(topic=topic, partition_id=index)
         if replicas is not None:
             asked.replicas.CopyFrom(BrokerIds(ids=replicas))
@@ -185,7 +185,7 @@ class Administrator:
         self.reassign(topic.name, index, self._random.sample(sorted(self._world.machines), count))
 
     def change_leaders_fast(self) -> None:
-        """Have the leaders of a partition change several times in a moment."""
+        """Request several elections of other leaders for a partition in quick succession."""
         names = sorted(self._world.metadata.topics)
         if not names:
             return

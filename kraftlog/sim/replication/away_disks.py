@@ -1,7 +1,7 @@
-"""A disk is not there when its broker starts: it is not mounted, so that an empty directory is in its place.
+"""A fault: a disk is missing when its broker starts. It is not mounted, so an empty directory is in its place.
 
-It is there again at a later start, beside the directory that was in use meanwhile. Everything that was acknowledged is
-on one of the two, so no partition may need an operator.
+The disk is present again at a later start, next to the directory that was used while it was missing. Everything that
+was acknowledged is on one of the two, so no partition may need an operator.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.parameters import ReplicationParameters
 
 OFTEN: Final = 0.6
-"""How often the broker is left alone before, to be the last in sync."""
+"""The probability that the other brokers are killed first, so that this one is the last in sync."""
 CLEANLY: Final = 0.3
-"""How often it is shut down, and not killed."""
+"""The probability that the broker is shut down rather than killed."""
 
 
 class Surroundings(Protocol):
-    """The world, as far as disks go that are not there."""
+    """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
     machines: dict[int, Machine]
@@ -31,18 +31,18 @@ class Surroundings(Protocol):
     event_queue: EventQueue
 
     def note(self, text: str) -> None:
-        """Enter something in the trace."""
+        """Write a line into the trace."""
         ...
 
 
 class AwayDisks:
-    """Of all machines."""
+    """The missing disks of all machines."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
 
     def begin(self, machine: Machine, random: Random) -> bool:
-        """Take disks of a broker away, mostly of the last one in sync; returns False if that cannot happen now."""
+        """Take disks away from a broker, mostly from the last one in sync. Return False if that cannot happen now."""
         if not machine.is_up or machine.away:
             return False
         if random.random() < OFTEN:
@@ -77,7 +77,7 @@ class AwayDisks:
         self._later(random, lambda: self.bring_back(machine))
 
     def bring_back(self, machine: Machine) -> None:
-        """The disks of a broker are there again, and it is restarted."""
+        """Make the disks of a broker present again, and restart it."""
         if machine.away:
             machine.away.clear()
             self._world.note(f"the disks of broker {machine.broker_id} are there again")

@@ -1,4 +1,4 @@
-"""A broker's process: the production shell, and the ports by which it has the machine, the wire and the metadata."""
+"""A broker's process: the production shell, and its ports to the machine, the wire and the metadata."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ OWN_DIRECTORY: Final = "broker"
 RETRY_MS: Final = 100
 REQUEST_TIMEOUT_MS: Final = 800
 SHUTDOWN_TIMEOUT_MS: Final = 4_000
-"""All three are less than in a process: sessions are short here."""
+"""All three are shorter than in a real process, because sessions are short here."""
 RETENTION_CHECK_MS: Final = 2_000
 PRODUCERS_CHECK_MS: Final = 5_000
 
@@ -67,13 +67,13 @@ _CONTEXT: Final = RequestContext("127.0.0.1", "PLAINTEXT", "simulated")
 
 
 class Surroundings(Protocol):
-    """What a broker's process gets from the machine that it is on, and tells it."""
+    """The interface of a broker's process to its machine."""
 
     broker_id: int
     process: BrokerProcess
     marks: Marks
     tables: MetadataTables
-    """What this broker has applied of the metadata."""
+    """The metadata that this broker has applied."""
 
     @property
     def files(self) -> MemoryFileSystem:
@@ -82,59 +82,59 @@ class Surroundings(Protocol):
 
     @property
     def present_log_paths(self) -> list[str]:
-        """Its log directories."""
+        """The log directories of the broker that are present."""
         ...
 
     def new_id(self) -> UUID:
-        """An id that nothing else has."""
+        """Return a unique id."""
         ...
 
     def new_number(self) -> int:
-        """A number that nothing else on this machine has."""
+        """Return a number that is unique on this machine."""
         ...
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return an id that no registration has had."""
         ...
 
     def ask_controller(self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult) -> None:
-        """Ask the controller for something, in the process that runs now."""
+        """Send an operation to the controller, for the process that runs now."""
         ...
 
     def close_connections(self) -> None:
-        """Whoever waits for an answer of the broker hears that there is none."""
+        """Close the broker's connections: each client that waits for an answer gets an error."""
         ...
 
     def opened(self, broker: Broker) -> None:
-        """The broker's logs are open."""
+        """Record that the broker's logs are open."""
         ...
 
     def serving(self, broker: Broker) -> None:
-        """The broker has taken its partitions over."""
+        """Record that the broker has taken its partitions over."""
         ...
 
     def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
-        """The broker has ended in order."""
+        """Record that the broker has shut down."""
         ...
 
 
 class SmallSegments(TopicConfigs):
-    """The configs of topics, with segments that are smaller than any that may be configured."""
+    """The configs of topics, with segments that are smaller than any configurable size."""
 
     def __init__(self, broker_id: int, parameters: ReplicationParameters) -> None:
         super().__init__(broker_id, {})
         self._segment_bytes = parameters.segment_bytes
 
     def log_config(self, topic: str) -> PartitionLogConfig:
-        """Of a topic's partitions."""
+        """Return the config of a topic's logs."""
         return replace(super().log_config(topic), segment_bytes=self._segment_bytes, index_interval_bytes=150)
 
 
 class Broker:
-    """See the module. The shell's ports, and its host."""
+    """A broker: the ports and the host of its shell."""
 
     def __init__(self, machine: Surroundings, parameters: ReplicationParameters, connector: LeaderConnector) -> None:
-        """Lock its own directory. Raises StorageError, FlushFailed."""
+        """Lock the broker's own directory. Raises StorageError, FlushFailed."""
         self.process = process = machine.process
         self._machine = machine
         self._parameters = parameters
@@ -189,53 +189,53 @@ class Broker:
 
     @contextmanager
     def _last_configs(self) -> Iterator[LogConfigs]:
-        """It has kept none."""
+        """Return the configs that the broker kept: none, so those of small segments."""
         configs = SmallSegments(self._machine.broker_id, self._parameters)
         yield lambda partition: configs.log_config(partition.topic)
 
-    # --- what is seen of it -------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def parts(self) -> Parts:
-        """What it consists of; once its logs are open."""
+        """The parts of the broker. Raises LookupError until its logs are open."""
         if self._parts is None:
             raise LookupError("the broker's logs are not open")
         return self._parts
 
     @property
     def logs(self) -> LogManager:
-        """Its logs."""
+        """The broker's logs."""
         return self.parts.logs
 
     @property
     def partitions(self) -> Partitions:
-        """Its replicas."""
+        """The broker's replicas."""
         return self.parts.partitions
 
     @property
     def epoch(self) -> int:
-        """Of its last registration."""
+        """The broker epoch of the last registration."""
         return self.shell.broker_epoch
 
     @property
     def is_serving(self) -> bool:
-        """Whether it has taken its partitions over, and can be reached."""
+        """Whether the broker has taken its partitions over and its connections are open."""
         return self.shell.is_serving and not self.is_closed
 
     @property
     def is_closed(self) -> bool:
-        """Whether its connections are closed, at its end."""
+        """Whether the broker has closed its connections to shut down."""
         return self._network.is_closed
 
     @property
     def was_unfenced(self) -> bool:
-        """Whether it was told so since it registered."""
+        """Whether a heartbeat answer has unfenced the broker since it registered."""
         return self.epoch != NO_BROKER_EPOCH and self._unfenced_epoch == self.epoch
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def handle(self, body: Message, version: int, reply: Reply) -> ClientRequest | None:
-        """Handle a request; None if the connection is closed for it."""
+        """Handle a request. Return None if the broker closes the connection because of it."""
         request = ClientRequest(api_of(body.KEY), version, body, _CONTEXT, 100)
         try:
             self._handlers[body.KEY](request, reply)
@@ -248,7 +248,7 @@ class Broker:
     def ask(
         self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False
     ) -> None:
-        """Over the wire."""
+        """Send an operation to the controller over the wire."""
 
         def answered(result: admin_pb2.OperationResult | ApiError) -> None:
             self._mark(operation, result)
@@ -260,7 +260,7 @@ class Broker:
     submit = ask
 
     def find_cluster(self, on_found: OnAnswer[str]) -> None:
-        """It knows its cluster."""
+        """Not called: the cluster is known."""
         raise NotImplementedError
 
     def _mark(self, operation: admin_pb2.Operation, result: admin_pb2.OperationResult | ApiError) -> None:
@@ -280,26 +280,26 @@ class Broker:
 
     @property
     def follows(self) -> bool:
-        """Whether it takes metadata."""
+        """Whether the broker accepts metadata."""
         return self._feed.follows
 
     def apply(self, batches: Sequence[CommittedBatch]) -> None:
-        """Take this."""
+        """Apply batches of metadata."""
         tables = self._machine.tables
         tables.apply(batches, note_delta=True)
         self._feed.changed(tables.take_deltas())
 
-    # --- what it is told (`ShellHost`) --------------------------------------------------------------------------------
+    # --- the shell's callbacks (`ShellHost`) --------------------------------------------------------------------------
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return an id that no registration has had."""
         return self._machine.new_incarnation()
 
     def tell(self, message: str) -> None:
-        """Nobody listens."""
+        """Ignore the message."""
 
     def opened(self, parts: Parts) -> None:
-        """Its logs are open."""
+        """Build the handlers: the logs are open."""
         self._parts = parts
         services = RecordServices(
             lookup=PartitionLookup(parts.partitions, self.cluster), runtime=self.process,
@@ -312,14 +312,14 @@ class Broker:
         self._machine.opened(self)
 
     def serving(self) -> None:
-        """It has taken its partitions over."""
+        """Report that the broker has taken its partitions over."""
         self._machine.serving(self)
 
     def heartbeat_answered(self, *, is_fenced: bool) -> None:
-        """The controller has answered a heartbeat."""
+        """Note whether the controller has unfenced the broker."""
         if not is_fenced and not isinstance(self.shell.state, ControlledShutdown):
             self._unfenced_epoch = self.epoch
 
     def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
-        """It has ended in order."""
+        """Report that the broker has shut down."""
         self._machine.closed(error, is_clean=is_clean)

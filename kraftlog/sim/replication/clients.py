@@ -1,4 +1,4 @@
-"""Producers and readers, which find leaders by asking any broker, and try again as Kafka's clients do."""
+"""Producers and readers. They find leaders by asking any broker, and retry as Kafka's clients do."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class ClientProcess:
     """The process of a client, which never ends (`kraftlog.sim.replication.wire.Asker`)."""
 
     def run(self, callback: Callable[[], None]) -> None:
-        """At once."""
+        """Run `callback` at once."""
         callback()
 
 
 class Client:
-    """One partition, and who leads it as far as the client knows."""
+    """A client of one partition, and the leader that it knows."""
 
     def __init__(self, world: World, topic: str, index: int) -> None:
         self.world = world
@@ -51,16 +51,16 @@ class Client:
         self.topic: Topic | None = None
         self.leader = UNKNOWN
         self.leader_epoch = UNKNOWN
-        """The latest that was heard of: Kafka's clients do not take older metadata (KIP-320)."""
+        """The highest leader epoch that the client knows. Kafka's clients ignore older metadata (KIP-320)."""
         self.process = ClientProcess()
         self.line = Line()
 
     def after(self, delay_us: int, callback: Callable[[], None]) -> None:
-        """Do something later."""
+        """Run `callback` after a delay."""
         self.world.event_queue.after(delay_us, callback)
 
     def find_leader(self) -> None:
-        """Ask any broker who leads; what it says may be old."""
+        """Ask any broker for the leader. The answer may be outdated."""
         world = self.world
         known = world.metadata.topics.get(self.topic_name)
         if known is not self.topic:
@@ -82,7 +82,7 @@ class Client:
 
 
 class Producer(Client):
-    """Sends batches to one partition, several in flight."""
+    """A producer that sends batches to one partition, several in flight."""
 
     def __init__(self, world: World, number: int, topic: str, index: int, acks: int, *, is_idempotent: bool) -> None:
         super().__init__(world, topic, index)
@@ -92,11 +92,11 @@ class Producer(Client):
         self._made = 0
         self._in_flight = InFlight(number if is_idempotent else NO_PRODUCER)
         self._exchanges: dict[Sent, Exchange] = {}
-        """The last one of each batch in flight."""
+        """By batch in flight: its last exchange."""
         self._is_waiting_to_retry = False
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next batches."""
         think_us = self.random.randrange(1, 2 * self.world.parameters.think_time_ms) * MICROSECONDS_PER_MS
         self.after(think_us, self._tick)
 
@@ -138,7 +138,7 @@ class Producer(Client):
         self._exchanges[sent] = exchange
 
     def _acknowledged(self, topic: Topic, batch: Batch, exchange: Exchange, response: Message) -> None:
-        """The answer leaves the broker: whether it arrives or not, that is a promise."""
+        """Record an acknowledgment as it leaves the broker: whether or not it arrives, it is a promise."""
         part = cast(ProduceResponse, response).responses[0].partition_responses[0]
         if part.error_code == ErrorCode.NONE:
             machine = self.world.machines[exchange.destination]
@@ -161,7 +161,7 @@ class Producer(Client):
             self._in_flight.acknowledged(sent, batch)
             del self._exchanges[sent]
         elif sent.batch is not batch:
-            return  # it has another number by now
+            return  # the batch has another sequence number by now
         elif code in _AGAIN:
             self.leader = UNKNOWN
             self._retry_soon()
@@ -176,7 +176,7 @@ class Producer(Client):
             raise Violation(f"{GOES_ON}: a producer got {code.name}")
 
     def _give_up(self) -> None:
-        """The topic is another one."""
+        """Abandon the batches in flight: the topic has been deleted."""
         self._in_flight.give_up()
         self._exchanges.clear()
 
@@ -186,7 +186,7 @@ class Producer(Client):
             self.after(BACKOFF_US, self._retry)
 
     def _retry(self) -> None:
-        """Send everything again that is in flight, in order."""
+        """Send every batch in flight again, in order."""
         self._is_waiting_to_retry = False
         known = self.world.metadata.topics.get(self.topic_name)
         if known is not self.topic:
@@ -202,9 +202,9 @@ class Producer(Client):
 
 
 class Reader(Client):
-    """Reads one partition from the start on, and goes back at times.
+    """A reader of one partition, from the start on, which goes back at times.
 
-    With a rack it reads from the replica that the leader names (KIP-392), or from any at all.
+    With a rack it reads from the replica that the leader names (KIP-392), or from any replica.
     """
 
     def __init__(self, world: World, topic: str, index: int, rack: str) -> None:
@@ -214,7 +214,7 @@ class Reader(Client):
         self._position = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next fetch."""
         self.after(self.random.randint(20, 250) * MICROSECONDS_PER_MS, self._ask)
 
     def _ask(self) -> None:
@@ -242,14 +242,14 @@ class Reader(Client):
         exchange.on_answer_leaves = lambda response: self._given(topic, source, position, response)
 
     def _given(self, topic: Topic, source: int, position: int, response: Message) -> None:
-        """Records leave a broker."""
+        """Check the records that leave a broker."""
         part = cast(FetchResponse, response).responses[0].partitions[0]
         judge = self.world.court.judges.get((topic.topic_id, self.index))
         if judge is None:
             return
         batches = whole_batches(part.records or b"")
         if any(batch.last_offset >= part.high_watermark for batch in batches):
-            raise Violation(f"{READ}: {judge.name}: broker {source} gives {batches[-1].last_offset}, uncommitted")
+            raise Violation(f"{READ}: {judge.name}: broker {source} returned uncommitted {batches[-1].last_offset}")
         self.world.court.read(self.world.machines[source], (topic.topic_id, self.index), batches)
         is_lost = part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset <= position
         is_settled = not judge.promises.unconfirmed and source == judge.state.leader
@@ -266,7 +266,7 @@ class Reader(Client):
             self.world.marks.hit("a reader was sent to a follower")
             self._preferred = part.preferred_read_replica
         elif self.random.random() < 0.2:
-            self._preferred = UNKNOWN  # as clients do from time to time: another replica may be better by now
+            self._preferred = UNKNOWN  # as clients do from time to time, because another replica may be better by now
         code = ErrorCode(part.error_code)
         self.world.marks.hit(f"fetch: {code.name}")
         batches = whole_batches(part.records or b"")

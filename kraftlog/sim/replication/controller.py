@@ -1,4 +1,4 @@
-"""The controller: the production one, in a process that no fault of this world reaches."""
+"""The production controller, in a process that no fault of this world reaches."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ class ControllerRuntime:
         self._clock = Clock(offset_ms=0)
 
     def now_ms(self) -> float:
-        """Monotonic time."""
+        """Return the monotonic time."""
         return self._clock.now_ms(self._queue.now_us)
 
     def wall_clock_ms(self) -> int:
-        """A right clock."""
+        """Return the correct wall-clock time."""
         return self._clock.wall_clock_ms(self._queue.now_us)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back next."""
+        """Run `callback` next."""
         self._queue.after(0, callback)
 
     def call_after_answers(self, callback: Callable[[], None]) -> None:
-        """Call back next."""
+        """Run `callback` next."""
         self._queue.after(0, callback)
 
     def call_after_requests(self, callback: Callable[[], None]) -> None:
-        """Call back a little later."""
+        """Run `callback` after a short delay."""
         self._queue.after(200, callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Call back after `delay_ms`."""
+        """Run `callback` after `delay_ms`."""
         return self._queue.after(max(1, int(delay_ms * MICROSECONDS_PER_MS)), callback)
 
     def run_on_disk(self, work: Callable[[], None], on_done: OnDone) -> None:
-        """It has no disk."""
+        """Not called: the controller has no disk."""
         raise NotImplementedError
 
     def run_aside(self, work: Callable[[], None], on_done: OnDone) -> None:
-        """It has no long work."""
+        """Not called: the controller has no long work."""
         raise NotImplementedError
 
 
 class SimulatedController:
-    """Decides, and commits what it decides."""
+    """The controller with its log and tables."""
 
     def __init__(self, parameters: ReplicationParameters, event_queue: EventQueue, random: Random) -> None:
         self.log = MetadataLogAndTables(event_queue, Random(random.getrandbits(64)))
@@ -85,9 +85,9 @@ class SimulatedController:
             self.submit(Operation(update_features=UpdateFeaturesRequest(updates=[off])))
 
     def submit(self, operation: Operation, on_result: Callable[[OperationResult], None] = lambda result: None) -> None:
-        """Carry an operation out; `on_result` must not call back into the controller."""
+        """Carry out an operation. `on_result` must not call the controller."""
         self._controller.submit([operation], on_result)
 
 
 def _found_bug(message: str, **details: object) -> None:
-    raise Violation(f"{GOES_ON}: the controller says: {message} {details or ''}") from sys.exc_info()[1]
+    raise Violation(f"{GOES_ON}: the controller reports a bug: {message} {details or ''}") from sys.exc_info()[1]

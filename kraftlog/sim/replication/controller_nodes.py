@@ -1,7 +1,7 @@
-"""The nodes by which brokers reach the controller, of which one may be cut off: it can be reached, and knows no leader.
+"""The nodes through which brokers reach the controller. One may be cut off: it is reachable but knows no leader.
 
-It refuses what it is asked, or does not answer; metadata does not come through it either. The asker goes on at another
-node (`kraftlog.admin.client.leader_finder`), where the operation is asked for again by whoever needs it.
+Such a node refuses operations or does not answer, and delivers no metadata. The broker continues with another node
+(`kraftlog.admin.client.leader_finder`) and sends the operation again if it still needs it.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ _REFUSALS: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 class ControllerNodes:
-    """All of them."""
+    """All controller nodes."""
 
     def __init__(self, controller: SimulatedController, marks: Marks) -> None:
         self._controller = controller
         self._marks = marks
         self._nodes: dict[int, int] = {}
-        """By broker, the node that it asks, if it is not the first one that it asked."""
+        """By broker: the node that it uses, if that is not its first one."""
         self._cut_off: int | None = None
         self._refusal: ErrorCode | None = None
-        """What the node that is cut off answers; None: nothing."""
+        """The answer of the node that is cut off; None: no answer."""
 
     def cut_off(self, broker_id: int, random: Random) -> None:
-        """Cut off the node that a broker asks."""
+        """Cut off the node that a broker uses."""
         self._cut_off = self._node_of(broker_id)
         self._refusal = random.choice([*_REFUSALS, None])
 
     def heal(self) -> None:
-        """All nodes know the leader."""
+        """Let all nodes know the leader again."""
         self._cut_off = None
 
     def is_cut_off(self, broker_id: int) -> bool:
-        """Whether the node that a broker asks, and gets its metadata from, is cut off."""
+        """Whether the node to which a broker sends operations, and which delivers its metadata, is cut off."""
         return self._node_of(broker_id) == self._cut_off
 
     def asked_by(self, broker_id: int) -> AskedNode:
-        """The node that a broker asks when its operation arrives."""
+        """Return the node that the broker uses when its operation arrives."""
         return AskedNode(self, broker_id)
 
     def _node_of(self, broker_id: int) -> int:
         return self._nodes.get(broker_id, broker_id % NODES)
 
     def submit(self, broker_id: int, operation: Operation, on_result: Callable[[OperationResult], None]) -> None:
-        """An operation has arrived."""
+        """Handle an operation of a broker."""
         if not self.is_cut_off(broker_id):
             self._controller.submit(operation, on_result)
             return
@@ -63,12 +63,12 @@ class ControllerNodes:
 
 
 class AskedNode:
-    """Takes the operations of one broker."""
+    """The node for the operations of one broker."""
 
     def __init__(self, nodes: ControllerNodes, broker_id: int) -> None:
         self._nodes = nodes
         self._broker_id = broker_id
 
     def submit(self, operation: Operation, on_result: Callable[[OperationResult], None]) -> None:
-        """Carry it out, or refuse it."""
+        """Carry the operation out, or refuse it."""
         self._nodes.submit(self._broker_id, operation, on_result)

@@ -1,4 +1,4 @@
-"""Shows the judges what happens: every step of a broker, every fetch of a follower, every answer, the files."""
+"""Passes events to the checkers: every step of a broker, every fetch of a follower, every answer, the files."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ ANY_EPOCH: Final = -1
 
 
 class KnownOlderDisks(Protocol):
-    """Which disks are older copies."""
+    """The disks that are older copies."""
 
     def is_leaving(self, broker_id: int) -> bool:
-        """Whether a broker's disk was put back, and it may still be in ISRs as the one that it was."""
+        """Whether a broker's disk was replaced by an older copy while it may still be in ISRs."""
         ...
 
 
 class KnownDamage(Protocol):
-    """Which logs lack files."""
+    """The logs whose files were damaged."""
 
     def latest_start(self, broker_id: int, partition: TopicPartition, topic_id: bytes) -> int:
-        """Where what is left of a replica's log may begin at the latest; 0 if nobody has deleted files of it."""
+        """Return the highest offset at which the rest of a replica's log may begin; 0 if no file of it was deleted."""
         ...
 
 
 class Watched(Protocol):
-    """The world, as judges see it."""
+    """The part of the world that the checkers see."""
 
     parameters: ReplicationParameters
     marks: Marks
@@ -61,52 +61,52 @@ class Watched(Protocol):
     machines: dict[int, Machine]
 
     def is_damaged(self, broker_id: int, partition: TopicPartition) -> bool:
-        """Whether a replica's log lacks something, or has: the damage is no bug."""
+        """Whether a replica's log lacks records, or lacked some: its damage is no bug."""
         ...
 
     @property
     def damaged_files(self) -> KnownDamage:
-        """Which logs lack files."""
+        """The logs whose files were damaged."""
         ...
 
     @property
     def older_disks(self) -> KnownOlderDisks:
-        """Which of them are older copies."""
+        """The disks that are older copies."""
         ...
 
     def note(self, text: str) -> None:
-        """Enter something in the trace."""
+        """Write a line into the trace."""
         ...
 
     def topic_of(self, key: Key) -> Topic | None:
-        """The topic of a partition."""
+        """Return the topic of a partition; None if it was deleted."""
         ...
 
 
 class Court:
-    """See the module."""
+    """The checkers of all partitions, and the state that they need."""
 
     def __init__(self, world: Watched) -> None:
         self._world = world
         self._marks = world.marks
         self.judges: dict[Key, PartitionJudge] = {}
-        """Of all partitions that there are."""
+        """The checkers of all existing partitions."""
         self._fetches: dict[int, FetchesAtLeader] = {}
         self._seen: dict[int, dict[Key, tuple[ReplicaView, LeaderView | None]]] = {}
-        """By broker, the replicas of its process as they were last seen."""
+        """By broker: the replicas of its process as they were after its last step."""
         self._brokers: dict[int, tuple[int, dict[int, int], dict[int, int]]] = {}
         self._files: defaultdict[int, ReplicaFiles] = defaultdict(ReplicaFiles)
         self._past_checks = 0
 
     @property
     def checks(self) -> int:
-        """How often something was judged."""
+        """How many checks were made."""
         return self._past_checks + sum(_checks(judge) for judge in self.judges.values())
 
     # --- the controller -----------------------------------------------------------------------------------------------
 
     def partition_changed(self, topic: Topic, index: int, state: PartitionState | None, *, is_unclean: bool) -> None:
-        """The controller has made, changed or (None) deleted a partition."""
+        """Handle a partition that the controller has created, changed or (`state` is None) deleted."""
         key = (topic.topic_id, index)
         judge = self.judges.get(key)
         if state is None:
@@ -148,7 +148,7 @@ class Court:
     # --- brokers ------------------------------------------------------------------------------------------------------
 
     def broker_started(self, machine: Machine) -> None:
-        """Nothing that it has is damaged, but for what has rotted."""
+        """Check a broker that has opened its logs: only logs that a fault has damaged may be damaged."""
         self._fetches[machine.broker_id] = FetchesAtLeader()
         self._seen[machine.broker_id] = {}
         self._brokers.pop(machine.broker_id, None)
@@ -171,7 +171,7 @@ class Court:
                     _check_last_stable(name, batches, log)
 
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
-        """What it has had in memory is gone; without power, maybe more."""
+        """Forget the memory of a broker whose process ended. After a loss of power, promises may be void."""
         self._seen.pop(machine.broker_id, None)
         for key, judge in self.judges.items():
             judge.gone(machine.broker_id)
@@ -184,7 +184,7 @@ class Court:
                     self._marks.hit("what was acknowledged may be lost with the power")
 
     def broker_stepped(self, machine: Machine) -> None:
-        """Look at each of its replicas that has changed, and at those that it leads."""
+        """Check every replica of the broker that has changed, and every one that leads."""
         broker, seen = machine.broker, self._seen.get(machine.broker_id)
         if broker is None or seen is None or not broker.is_serving:
             return
@@ -276,13 +276,13 @@ class Court:
     # --- fetches of followers -----------------------------------------------------------------------------------------
 
     def answered(self, machine: Machine, body: Message, response: Message) -> None:
-        """An answer leaves a broker: a session may begin with it."""
+        """Record an answer that leaves a broker and may open a fetch session."""
         if _is_from_follower(body):
             fetches, request = self._fetches[machine.broker_id], cast(FetchRequest, body)
             fetches.answered(request, cast(FetchResponse, response))
 
     def asked(self, machine: Machine, broker: Broker, body: Message, response: Message | None) -> None:
-        """A broker has taken a request up, and answered it if there is an answer."""
+        """Count a request that a broker has started to handle; `response` is its answer, if it has one already."""
         if not _is_from_follower(body):
             return
         request, answer = cast(FetchRequest, body), cast(FetchResponse | None, response)
@@ -321,7 +321,7 @@ class Court:
     # --- answers to clients -------------------------------------------------------------------------------------------
 
     def acknowledged(self, machine: Machine, key: Key, base_offset: int, batch: Batch, acks: int) -> None:
-        """A producer is told that its batch is in the log."""
+        """Check an acknowledgment that a broker sends to a producer."""
         judge, (view, leads) = self.judges.get(key), self._of(machine, key)
         if judge is None or view is None:
             return
@@ -345,7 +345,7 @@ class Court:
     def _check_has(
         self, topic: Topic, key: Key, broker_id: int, base_offset: int, batch: Batch, judge: PartitionJudge
     ) -> None:
-        """With `flush.before.ack` acks=all says: on the disks of all in sync, whatever becomes of their processes."""
+        """Check that a member of the ISR has the batch on disk, as `flush.before.ack` with acks=all promises."""
         if not topic.parameters.flush_before_ack or base_offset < judge.promises.deleted_below:
             return
         machine = self._world.machines[broker_id]
@@ -355,21 +355,21 @@ class Court:
             if files.exists(path) and is_durable(files, path, base_offset, batch.content):
                 return
         raise Violation(
-            f"{MEMBERS}: {judge.name}: the batch at {base_offset} is acknowledged, broker {broker_id} is in the ISR"
-            f" {judge.state.isr}, and does not have it on its disk"
+            f"{MEMBERS}: {judge.name}: the batch at {base_offset} is acknowledged; broker {broker_id} is in the ISR"
+            f" {judge.state.isr}, but does not have it on its disk"
         )
 
     def read(self, machine: Machine, key: Key, batches: Iterable[Batch]) -> None:
-        """A consumer is given batches."""
+        """Check the batches that a broker sends to a consumer."""
         judge, (view, leads) = self.judges.get(key), self._of(machine, key)
         if judge is not None and view is not None:
             self._marks.hit("a leader gave records" if leads else "a follower gave records")
-            # A follower may not have found out yet where its log and that of an unclean leader part.
+            # A follower may not have detected yet where its log diverges from that of an unclean leader.
             epoch = view.leader_epoch if leads else min(view.leader_epoch, view.last_epoch)
             judge.promises.read(batches, epoch, is_leader=leads)
 
     def _of(self, machine: Machine, key: Key) -> tuple[ReplicaView | None, bool]:
-        """A replica as it is now, and whether it leads."""
+        """Return the present state of a replica, and whether it leads."""
         broker = machine.broker
         partition = None if broker is None else broker.partitions.with_id(*key)
         if partition is None or partition.log is None:
@@ -384,7 +384,7 @@ class Court:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def judge_files(self, machine: Machine, broker: Broker) -> None:
-        """Read the files of every replica of a broker. Raises Violation."""
+        """Check the files of every replica of a broker. Raises Violation."""
         seen = self._seen.get(machine.broker_id, {})
         for key, judge in self.judges.items():
             partition = broker.partitions.with_id(*key)
@@ -415,7 +415,7 @@ class Court:
             judge.promises.confirmed(batches, view.high_watermark, epoch, is_leader=is_leader)
 
     def unsettled(self) -> list[str]:
-        """What is not as it must be in peace: replicas that are not in sync, ends that are not equal."""
+        """Return what is not settled in the quiet phase yet: replicas out of sync, and ends that differ."""
         found: list[str] = []
         for key, judge in self.judges.items():
             state = judge.state
@@ -440,7 +440,7 @@ class Court:
         return found
 
     def _misplaced(self, key: Key, judge: PartitionJudge) -> list[str]:
-        """The replicas of which the controller does not know in which log directory they are."""
+        """Return the replicas whose log directory the controller does not know."""
         topic, state = self._world.topic_of(key), judge.state
         found: list[str] = []
         for broker_id, told in zip(state.replicas, state.directories, strict=False):
@@ -449,13 +449,13 @@ class Court:
                 directory = broker.logs.directory_of(TopicPartition(topic.name, key[1]))
                 if directory is not None and directory.directory_id.bytes != told:
                     found.append(
-                        f"{judge.name} is in {directory.path} of broker {broker_id}, of which nobody has heard"
+                        f"{judge.name} is in {directory.path} of broker {broker_id}, which the controller does not know"
                     )
         return found
 
 
 def _differences(machine: Machine, broker: Broker) -> list[str]:
-    """What the inventories of a broker's log directories have too much, or lack."""
+    """Return the surplus and the missing entries in the inventories of a broker's log directories."""
     found: list[str] = []
     for directory in broker.logs.online:
         noted = [directory_name(partition) for partition in directory.records.partitions]

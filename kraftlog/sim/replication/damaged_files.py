@@ -1,7 +1,7 @@
-"""Files of logs are damaged while a broker is down; an operator puts them back, at the end.
+"""A fault: files of logs are damaged while a broker is down. At the end an operator puts the files back.
 
-One replica of a partition at most. If another one is in sync it leads meanwhile, and the damaged one is copied anew. If
-none is, the partition waits for the operator: no replica that lacks something leads, and none cuts.
+At most one replica of a partition is damaged. If another one is in sync, it leads and the damaged one is copied again.
+If none is, the partition waits for the operator: no replica that lacks records leads, and no replica truncates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RATHER_ALONE: Final = 0.8
 
 
 class Surroundings(Protocol):
-    """The world, as far as damage goes."""
+    """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
     marks: Marks
@@ -34,11 +34,11 @@ class Surroundings(Protocol):
     machines: dict[int, Machine]
 
     def topic_of(self, key: Key) -> Topic | None:
-        """The topic of a partition."""
+        """Return the topic of a partition; None if it was deleted."""
         ...
 
     def note(self, text: str) -> None:
-        """Enter something in the trace."""
+        """Write a line into the trace."""
         ...
 
     def is_partition_damaged(self, partition: TopicPartition) -> bool:
@@ -51,12 +51,12 @@ class _Damaged:
     broker_id: int
     damage: FileDamage
     is_over: bool = False
-    """Whether the log was as it was when it was opened, or was copied anew."""
+    """Whether the log was unchanged when it was opened, or was copied again."""
     was_put_back: bool = False
 
 
 class DamagedFiles:
-    """On all disks."""
+    """The damaged files on all disks."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
@@ -67,25 +67,25 @@ class DamagedFiles:
         }
 
     def lacks_records(self, broker_id: int, partition: TopicPartition) -> bool:
-        """Whether records of a replica are missing, or were."""
+        """Whether a replica's log lacks records, or lacked some."""
         found = self._logs.get(partition)
         return found is not None and found.damage.is_loss and found.broker_id == broker_id
 
     def latest_start(self, broker_id: int, partition: TopicPartition, topic_id: bytes) -> int:
-        """Where what is left of a replica's log may begin at the latest; 0 if nobody has deleted files of it."""
+        """Return the highest offset at which the rest of a replica's log may begin; 0 if no file of it was deleted."""
         found = self._logs.get(partition)
         if found is None or found.is_over or not self.lacks_records(broker_id, partition):
             return 0
         return found.damage.latest_start if found.damage.topic_id.bytes == topic_id else 0
 
     def is_known(self, partition: TopicPartition) -> bool:
-        """Whether a replica of a partition is damaged, or was in such a way that it lacked records."""
+        """Whether a replica of a partition is damaged, or once lacked records because of damage."""
         return partition in self._logs
 
-    # --- doing damage -------------------------------------------------------------------------------------------------
+    # --- damage -------------------------------------------------------------------------------------------------------
 
     def begin(self, machine: Machine, kind: str, random: Random) -> None:
-        """End a broker, and damage a log that it has: rather one that it is alone in sync of, and not empty."""
+        """End a broker and damage one of its logs, preferably a non-empty one with no other in-sync replica."""
         judges = self._world.court.judges.values()
         alone = sorted(
             {judge.state.isr[0] for judge in judges if judge.promises.promises and len(judge.state.isr) == 1}
@@ -124,10 +124,13 @@ class DamagedFiles:
     def _judge(self, partition: TopicPartition, entry: LogEntry) -> PartitionJudge:
         return self._world.court.judges[entry.topic_id.bytes, partition.partition_id]
 
-    # --- judging ------------------------------------------------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------------------------------------
 
     def started(self, machine: Machine) -> None:
-        """A broker's logs are open: one that lacks nothing, or no longer does, is as it was. Raises Violation."""
+        """Check the damaged logs of a broker that has opened its logs. Raises Violation.
+
+        A log that lacks nothing, or whose files are back, must be unchanged.
+        """
         self._disks[machine.broker_id].copy_checkpoints()
         for partition, damaged in list(self._logs.items()):
             damage = damaged.damage
@@ -146,10 +149,10 @@ class DamagedFiles:
             elif damage.has_its_topic_id(machine.files):
                 del self._logs[partition]
 
-    # --- putting back -------------------------------------------------------------------------------------------------
+    # --- repair -------------------------------------------------------------------------------------------------------
 
     def put_back(self) -> None:
-        """An operator puts the files back of each log that is still damaged, and restarts its broker."""
+        """Put the files of each log that is still damaged back, as an operator, and restart its broker."""
         for partition, damaged in self._logs.items():
             machine = self._world.machines[damaged.broker_id]
             if machine.broker is None or not damaged.damage.is_loss or damaged.was_put_back:
@@ -162,10 +165,10 @@ class DamagedFiles:
                 self._world.note(f"the files of {damaged.damage.path} of broker {machine.broker_id} are put back")
 
     def count_copied(self) -> None:
-        """Note that logs were copied anew."""
+        """Hit the mark of logs that were copied again."""
         for partition, damaged in self._logs.items():
             broker = self._world.machines[damaged.broker_id].broker
             directories = broker.logs.directories if broker is not None else ()
             is_there = any(partition in directory.logs for directory in directories)
             if damaged.damage.is_loss and not damaged.was_put_back and is_there:
-                self._world.marks.hit("a log with damaged files was copied anew")
+                self._world.marks.hit("a log with damaged files was copied again")

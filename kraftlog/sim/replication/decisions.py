@@ -1,4 +1,4 @@
-"""What a broker has decided in a step, and what it has told others in the broker, for the judges."""
+"""The decisions of a broker in a step, and the leaderships that it reported, for the checkers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftlog.telemetry.observer import Decision, FetchEnd
 
 
 class SeenDecisions:
-    """Of one process. A `kraftlog.telemetry.observer.BrokerObserver`."""
+    """The decisions of one process: a `kraftlog.telemetry.observer.BrokerObserver`."""
 
     wants_details: Final = False
 
@@ -20,49 +20,49 @@ class SeenDecisions:
         self._decisions: list[Decision] = []
 
     def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
-        """Nobody judges it."""
+        """Do nothing: parked fetches are not checked."""
 
     def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
-        """Nobody judges it."""
+        """Do nothing: delayed reads are not checked."""
 
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
-        """Nobody judges it."""
+        """Do nothing: completed fetches are not checked."""
 
     def decided(self, decision: Decision) -> None:
-        """Keep it until the step is judged."""
+        """Keep the decision until the end of the step."""
         self._decisions.append(decision)
 
     def take(self) -> list[Decision]:
-        """Those since the last call."""
+        """Return the decisions since the last call."""
         taken, self._decisions = self._decisions, []
         return taken
 
 
 class SeenLeaderships:
-    """Of one process. A `kraftlog.replicas.partitions.leadership.LeadershipListener`.
+    """The leaderships of one process: a `kraftlog.replicas.partitions.leadership.LeadershipListener`.
 
-    What it hears is judged when the step is over: a violation within the step would end the broker, and not the run.
+    Reports are checked after the step: a violation within the step would end the broker, not the run.
     """
 
     def __init__(self, name: str) -> None:
-        """`name` is the broker's."""
+        """`name`: the broker's name in messages."""
         self._heard = HeardLeaderships(name)
         self._in_step: list[Callable[[], None]] = []
 
     def leads(self, partition: Partition, epoch: int) -> None:
-        """The broker begins to lead."""
+        """Queue the report that the broker begins to lead."""
         self._in_step.append(partial(self._heard.begins, (partition.topic_id, partition.index), epoch))
 
     def leads_no_more(self, partition: Partition, epoch: int) -> None:
-        """It ceases to."""
+        """Queue the report that the broker no longer leads."""
         self._in_step.append(partial(self._heard.ends, (partition.topic_id, partition.index), epoch))
 
     def acknowledges(self, key: Key, epoch: int) -> None:
-        """A producer is told that its batch is in the log."""
+        """Queue the acknowledgment of a batch to a producer."""
         self._in_step.append(partial(self._heard.acknowledges, key, epoch))
 
     def judge(self) -> HeardLeaderships:
-        """Judge what was heard since the last call, in its order. Raises Violation."""
+        """Check the reports since the last call, in order. Raises Violation."""
         while self._in_step:
             self._in_step.pop(0)()
         return self._heard

@@ -1,4 +1,4 @@
-"""The world of brokers that replicate, as the engine runs it."""
+"""The world of brokers that replicate, in the form that the engine runs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The last member of an ISR is killed after an eligible replica has lost power.
+"""A fault: the last member of an ISR is killed after an eligible replica has lost power.
 
-Consider replicas 1, 2 and 3, `min.insync.replicas` 2, and no flush before an acknowledgment. 3 ends, and then 2 loses
-power, which is eligible: it was in sync when the ISR became too small. When it registers again it names no clean
-shutdown, and is no longer eligible, as it may lack what was acknowledged (KIP-966). When 1 has ended as well, and 2 is
-back before it, a controller that still trusts 2 elects it. Faults hardly ever come in this order by themselves.
+Consider replicas 1, 2 and 3, with `min.insync.replicas` 2 and no flush before an acknowledgment. Replica 3 ends. Then
+2, which is eligible because it was in sync when the ISR became too small, loses power. When 2 registers again it names
+no clean shutdown and is no longer eligible, as it may lack acknowledged records (KIP-966). If 1 has ended as well and 2
+returns before it, a controller that still trusts 2 elects it. Random faults hardly ever happen in this order.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from kraftlog.sim.replication.metadata import Key
 from kraftlog.sim.replication.parameters import ReplicationParameters
 
 POWER_LOST_SESSIONS: Final = (0.3, 1.3)
-"""After how many sessions the second replica loses power, the others being gone."""
+"""After how many sessions the second replica loses power, the others being down."""
 LEADER_LIVES_SESSIONS: Final = 1.5
-"""For how many sessions the leader is left alone: the other one is fenced by then."""
+"""For how many sessions the leader stays alone. By then the other replica is fenced."""
 POWERLESS_SESSIONS: Final = 2
-"""After how many sessions the replica without power is back, before anybody else."""
+"""After how many sessions the replica that lost power returns, before all others."""
 LEADER_DOWN_SESSIONS: Final = 3
 OTHERS_DOWN_SESSIONS: Final = 6
 
 
 class Surroundings(Protocol):
-    """The world, as far as this fault goes."""
+    """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
     court: Court
@@ -42,13 +42,13 @@ class Surroundings(Protocol):
 
 
 class EligibleReplicas:
-    """Of all partitions."""
+    """The fault, for all partitions."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
 
     def begin(self, random: Random) -> bool:
-        """Choose a partition, and end all brokers but its leader and one more; returns False if there is none."""
+        """Choose a partition, and end all brokers but its leader and one more. Return False if no partition fits."""
         machines = self._world.machines
         led = [
             (key, judge.state)

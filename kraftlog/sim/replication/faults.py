@@ -1,4 +1,4 @@
-"""What may happen to a world: processes, the power, disks, clocks, the network, the metadata's way, elections."""
+"""The faults of the world: processes, power, disks, clocks, the network, the delivery of metadata, elections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Link = tuple[int, int]
 
 
 class Faults:
-    """Begins faults of some kinds, one after the other, as long as the world is not quiet."""
+    """Starts faults of the drawn kinds, one after the other, until the quiet phase."""
 
     def __init__(self, world: World, administrator: Administrator) -> None:
         self._world = world
@@ -41,7 +41,7 @@ class Faults:
         self._random: Random = world.new_random()
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next fault."""
         if self._world.parameters.fault_kinds:
             mean_ms = self._world.parameters.fault_interval_ms
             self._world.event_queue.after(int(self._random.expovariate(1 / mean_ms) * MICROSECONDS_PER_MS), self._next)
@@ -57,7 +57,7 @@ class Faults:
         self.start()
 
     def _begin(self, kind: str, machine: Machine) -> bool:
-        """Begin a fault; returns False if it cannot happen now."""
+        """Start a fault. Return False if it cannot happen now."""
         if kind == ELIGIBLE:
             return self._world.eligible_replicas.begin(self._random)
         if kind.startswith(("process", "power")):
@@ -126,7 +126,10 @@ class Faults:
         return True
 
     def _kill_late(self, machine: Machine) -> None:
-        """What it has sent to other brokers arrives when the controller may have registered it again."""
+        """Kill a broker while its requests to other brokers are in flight.
+
+        They arrive when it may have registered again.
+        """
         random, world, process = self._random, self._world, machine.process
         delay_us = int(random.choice([1.2, 2.0, 3.0]) * world.parameters.session_timeout_ms) * MICROSECONDS_PER_MS
         for other in sorted(world.machines):
@@ -158,7 +161,7 @@ class Faults:
                 return False
             machine.failing_directory = f"logs-{random.randrange(self._world.parameters.directories)}"
             process = machine.process
-            # Whoever looks after it repairs the disk, and restarts the broker.
+            # The disk is repaired, and the broker restarted.
             self._later(lambda: machine.end(Crash.KILLED) if machine.process is process and machine.is_up else None)
         return True
 

@@ -1,6 +1,6 @@
-"""What followers' fetches say, as the judges count them: a second description of fetch sessions (KIP-227).
+"""A second description of fetch sessions (KIP-227), by which the checkers count followers' fetches.
 
-A follower names a partition once; from then on each of its requests says again what it named last.
+A follower names a partition once. From then on, each of its requests repeats what it last named.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ WITHOUT_SESSION: Final = -1
 
 
 class Asked(NamedTuple):
-    """What a follower asks of a partition."""
+    """The position that a follower fetches from."""
 
     offset: int
     leader_epoch: int
 
 
 class FetchesAtLeader:
-    """The sessions of the followers of one broker, in one of its lives."""
+    """The fetch sessions of a broker's followers, in one of its lives."""
 
     def __init__(self) -> None:
         self._sessions: dict[int, dict[Key, Asked]] = {}
 
     def wanted(self, request: FetchRequest) -> dict[Key, Asked]:
-        """All partitions that a request fetches."""
+        """Return all partitions that a request fetches."""
         named = {
             (topic.topic_id, one.partition): Asked(one.fetch_offset, one.current_leader_epoch)
             for topic in request.topics
@@ -45,13 +45,13 @@ class FetchesAtLeader:
         return dict(session)
 
     def answered(self, request: FetchRequest, response: FetchResponse) -> None:
-        """A full request may have opened a session."""
+        """Open the session of a full request, if the answer grants one."""
         if request.session_epoch == FULL and response.session_id:
             self._sessions[response.session_id] = self.wanted(request)
 
 
 def failed(response: FetchResponse) -> dict[Key, bool]:
-    """The partitions of which an answer says that nothing was read: an error, or where the logs part."""
+    """Return the partitions of an answer without records, because of an error or a divergence."""
     return {
         (topic.topic_id, one.partition_index): True
         for topic in response.responses

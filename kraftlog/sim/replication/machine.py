@@ -31,11 +31,11 @@ from statemachine.store.metadata_tables import MetadataTables
 
 STEADILY_SLOW_SYNC_US: Final = (2_000, 9_000)
 KILLED_BY_THEN: Final = 80
-"""A process that is to be killed between two operations survives fewer operations than this."""
+"""A process that is to be killed between two file operations is killed within this many operations."""
 
 
 class Environment(Protocol):
-    """The world, as its machines see it."""
+    """The part of the world that machines use."""
 
     parameters: ReplicationParameters
     event_queue: EventQueue
@@ -45,34 +45,34 @@ class Environment(Protocol):
     nodes: ControllerNodes
 
     def new_random(self) -> Random:
-        """A source of chance of its own."""
+        """Return a new random number generator, seeded by the world's."""
         ...
 
     def note(self, text: str) -> None:
-        """Enter something in the trace."""
+        """Write a line into the trace."""
         ...
 
     def broker_started(self, machine: Machine) -> None:
-        """A broker's logs are open."""
+        """Record that a broker's logs are open."""
         ...
 
     def broker_stepped(self, machine: Machine) -> None:
-        """A broker's process has done something."""
+        """Record the end of a step of a broker's process."""
         ...
 
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
-        """A broker's process has ended like that."""
+        """Record that a broker's process has ended in the given way."""
         ...
 
     def serve(self, machine: Machine, broker: Broker, body: Message, version: int, exchange: Exchange) -> None:
-        """A request has arrived at a broker, within a step of it."""
+        """Handle a request that arrived at a broker, within a step of it."""
         ...
 
 
 class Connection:
     """`kraftlog.replicas.replication.replica_fetcher.LeaderConnection` over the wire.
 
-    All brokers here are of one version: the newest is taken, and ApiVersions is not asked.
+    All brokers here have the same version, so the newest version of a request is used without ApiVersions.
     """
 
     def __init__(self, machine: Machine, destination: int) -> None:
@@ -84,7 +84,7 @@ class Connection:
         self._line = Line()
 
     def ask(self, request: Message, versions: Versions, on_answer: Callable[[Message | ApiError], None]) -> None:
-        """Send it."""
+        """Send a request. `on_answer` is called with its response or error."""
 
         def answered(response: Message | ApiError) -> None:
             if not self._is_closed:
@@ -104,7 +104,7 @@ class Connection:
         )
 
     def close(self) -> None:
-        """What is asked is answered by nothing; the server hears of it."""
+        """Close the connection. Pending requests get no answer, and the server learns of it."""
         self._is_closed = True
         for exchange in self._under_way:
             if not exchange.is_over:
@@ -113,7 +113,7 @@ class Connection:
 
 
 class Machine:
-    """See the module. It is what its processes have around them (`kraftlog.sim.broker_log.process.Surroundings`)."""
+    """A broker's machine, and the environment of its processes (`kraftlog.sim.broker_log.process.Surroundings`)."""
 
     def __init__(self, world: Environment, broker_id: int) -> None:
         self.world = world
@@ -129,15 +129,15 @@ class Machine:
         self.process = BrokerProcess(self)
         self.process.has_ended = True
         self.broker: Broker | None = None
-        """Of the process that runs, once its logs are open."""
+        """The broker of the running process, once its logs are open."""
         self.life = 0
-        """How many processes it has had."""
+        """The number of processes so far."""
         self.is_powered = True
         self.failing_directory = ""
-        """Nothing in it can be changed or synced."""
+        """The directory in which every write and sync fails; empty: none."""
         self.has_failed_disk = False
         self.away: set[str] = set()
-        """Log directories that are not there when a process starts."""
+        """Log directories that are missing when a process starts."""
         self._in_their_place: set[str] = set()
         self.next_crash = Crash.KILLED
         """How the process ends if it is killed within a step."""
@@ -145,23 +145,23 @@ class Machine:
         self.asks_at_start = False
         """Whether the next process is asked to end while it opens its logs."""
         self.kills_at_end = False
-        """Whether the process is killed between two operations while it closes its logs."""
+        """Whether the process is killed between two file operations while it closes its logs."""
         self.while_down: Callable[[], None] | None = None
-        """Called once, when its process has ended the next time."""
+        """Called once, when the process has ended."""
         self._starting: Broker | None = None
-        """Of the process that runs, from its start on."""
+        """The broker of the running process, from its start on."""
         self.exchanges: list[Exchange] = []
-        """What its process serves."""
+        """The exchanges that the process serves."""
         self.lives = Lives(str(broker_id), SHUTDOWN_TIMEOUT_MS * MICROSECONDS_PER_MS)
         self._numbers = 0
 
     def connect(self, broker_id: int) -> Connection:
-        """A connection of this broker to another one (`LeaderConnector`)."""
+        """Open a connection of this broker to another one (`LeaderConnector`)."""
         return Connection(self, broker_id)
 
     @property
     def log_paths(self) -> list[str]:
-        """All log directories that it has had."""
+        """All log directories that the machine has had."""
         return [
             *(f"logs-{number}" for number in range(self.world.parameters.directories)),
             *sorted(self._in_their_place),
@@ -169,31 +169,31 @@ class Machine:
 
     @property
     def present_log_paths(self) -> list[str]:
-        """Those that are there: for each that is not, an empty one is in its place, and stays in use."""
+        """The log directories that are present. An empty one replaces each missing one, and stays in use."""
         self._in_their_place |= {f"in-place-of-{path}" for path in self.away}
         return [path for path in self.log_paths if path not in self.away]
 
     @property
     def files(self) -> MemoryFileSystem:
-        """Of its disk."""
+        """The files of the machine's disk."""
         return self.disk.files
 
     def mend_slow_disk(self) -> None:
-        """Syncs take as long as they always do."""
+        """Reset the duration of syncs to the normal one of this run."""
         is_slow = self.world.parameters.has_slow_disks
         self.disk.sync_us = STEADILY_SLOW_SYNC_US if is_slow else QUICK_SYNC_US
 
     def new_id(self) -> UUID:
-        """An id that nothing else has."""
+        """Return a unique id."""
         return UUID(int=(self.broker_id << 64) + 1_000_000 + self.new_number())
 
     def new_number(self) -> int:
-        """A number that nothing else on this machine has."""
+        """Return a number that is unique on this machine."""
         self._numbers += 1
         return self._numbers
 
     def before_operation(self, operation: str, path: str) -> None:
-        """An operation on a file: fails where the disk does."""
+        """Fail an operation on a file of the failing directory. Raises FlushFailed, StorageError."""
         if self.failing_directory and path.startswith(self.failing_directory):
             self.marks.hit("an operation failed")
             if operation in SYNCS:
@@ -203,7 +203,7 @@ class Machine:
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def step(self, work: Callable[[Broker], None]) -> None:
-        """Let the broker do something in a step of its process; nothing happens if there is none."""
+        """Call `work` with the broker in a step of its process. Nothing happens if no broker runs."""
         process = self.process
 
         def do() -> None:
@@ -213,7 +213,7 @@ class Machine:
         process.run(do)
 
     def start(self) -> None:
-        """Start a process. The clock is right then, and a disk that failed is repaired."""
+        """Start a process. Its clock is correct, and a failed disk has been repaired."""
         if not self.process.has_ended:
             return
         self.clock.wall_offset_ms = 0
@@ -242,7 +242,7 @@ class Machine:
             self._starting.shell.start()
 
     def opened(self, broker: Broker) -> None:
-        """The broker's logs are open."""
+        """Record that the broker's logs are open."""
         self.broker = broker
         self.lives.opened(_directories(broker))
         self.process.after_step = self._stepped
@@ -264,17 +264,17 @@ class Machine:
             self.kill_within(self.random.choice(list(Crash)))
 
     def serving(self, broker: Broker) -> None:
-        """The broker has taken its partitions over."""
+        """Check and record that the broker has taken its partitions over."""
         self._judge(lambda: self.lives.serves(self.tables.applied.end_offset))
         self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     def kill_within(self, crash: Crash) -> None:
-        """Let the process be killed before one of its next operations on files."""
+        """Kill the process before one of its next file operations."""
         self.next_crash = crash
         self.process.operations_left = self.random.randrange(KILLED_BY_THEN)
 
     def process_ended(self) -> None:
-        """The process has been killed within a step, or has shut down."""
+        """End a process that was killed within a step or has shut down."""
         if self.process.is_killed:
             self.marks.hit(self._killed())
         self.end(self.next_crash)
@@ -288,7 +288,7 @@ class Machine:
         return isinstance(broker.shell.state, Closing)
 
     def end(self, crash: Crash, down_ms: int | None = None) -> None:
-        """The process ends like that, and another one starts after a while."""
+        """End the process in the given way. Another one starts after `down_ms`, or a random time."""
         self.process.has_ended = True
         if self.broker is not None and self._is_closing(self.broker):
             is_one_missing = bool(self.broker.logs.failed)
@@ -315,7 +315,7 @@ class Machine:
             work()
 
     def close_connections(self) -> None:
-        """Whoever waits for an answer hears that there is none."""
+        """Close the connections: each client that waits for an answer gets an error."""
         for exchange in self.exchanges:
             if not exchange.is_over:
                 exchange.broken()
@@ -326,11 +326,11 @@ class Machine:
         """Whether a broker runs."""
         return self.broker is not None
 
-    # --- what it is reached by ----------------------------------------------------------------------------------------
+    # --- the network --------------------------------------------------------------------------------------------------
 
     @property
     def is_listening(self) -> bool:
-        """Whether a process answers."""
+        """Whether a process accepts connections."""
         return self.broker is not None and self.broker.is_serving
 
     @property
@@ -339,7 +339,7 @@ class Machine:
         return self.is_powered
 
     def serve(self, body: Message, version: int, exchange: Exchange) -> None:
-        """A request has arrived."""
+        """Handle a request that has arrived."""
         self.exchanges = [one for one in self.exchanges if not one.is_over]
         self.exchanges.append(exchange)
         self.step(lambda broker: self.world.serve(self, broker, body, version, exchange))
@@ -347,7 +347,7 @@ class Machine:
     # --- the metadata -------------------------------------------------------------------------------------------------
 
     def apply_metadata(self, batch_count: int) -> None:
-        """What is committed has arrived, so many batches of it."""
+        """Apply the first `batch_count` committed batches, which have arrived."""
 
         def do(broker: Broker) -> None:
             batches = self.world.controller.log.batches[self.applied_batches : batch_count]
@@ -360,11 +360,11 @@ class Machine:
     # --- the controller -----------------------------------------------------------------------------------------------
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return an id that no registration has had."""
         return UUID(bytes=self.random.randbytes(16))
 
     def ask_controller(self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult) -> None:
-        """Ask the controller for something, in the process that runs now."""
+        """Send an operation to the controller, for the process that runs now."""
 
         def answered(result: admin_pb2.OperationResult | ApiError) -> None:
             self._hears(operation, result)
@@ -376,7 +376,7 @@ class Machine:
         )
 
     def _judge(self, check: Callable[[], None]) -> None:
-        """Look at what the broker does, within a step of it. A violation ends the run, not the broker."""
+        """Run a check within a step of the broker. A violation ends the run, not the broker."""
         try:
             check()
         except Violation as found:
@@ -413,20 +413,20 @@ class Machine:
             self.lives.may_end()
 
     def give_up(self) -> None:
-        """The process ends, in the middle of a step."""
+        """End the process in the middle of a step."""
         self.process.has_ended = True
         self.next_crash = Crash.KILLED
 
-    # --- ending in order ----------------------------------------------------------------------------------------------
+    # --- shutting down ------------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
-        """Begin the controlled shutdown: its leaderships move first, if the controller can be reached in time."""
+        """Begin the controlled shutdown. Leaderships move first, if the controller can be reached in time."""
         if self._starting is not None:
             self.lives.asked_to_end(self.event_queue.now_us)
             self.process.run(self._starting.shell.shut_down)
 
     def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
-        """The broker has ended in order."""
+        """Check and record that the broker has shut down."""
         if error is not None and not isinstance(error, KraftlogError | FlushFailed):
             raise error
         if self.broker is not None:
@@ -435,7 +435,7 @@ class Machine:
             self.broker.leaderships.judge().is_over()
         self.process.has_ended = True
         if error is not None:
-            self.marks.hit("a broker could not go on")
+            self.marks.hit("a broker stopped by itself")
             self.next_crash = Crash.KILLED
             return
         self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")

@@ -1,4 +1,4 @@
-"""Coverage marks: what must happen in a sweep of worlds of replication, or the sweep proves less than it says."""
+"""Coverage marks of the replication world: a sweep that misses one has tested less than it claims."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kraftlog.sim.replication.parameters import FAULT_KINDS, LATER_KINDS, ROT
 
 REQUIRED: Final = (
     *(f"fault: {kind}" for kind in (*FAULT_KINDS, ROT, *LATER_KINDS)),
-    "a damaged log was copied anew",
+    "a damaged log was copied again",
     *(f"damaged {kind}" for kind in DAMAGES),
     *(f"as it was, after '{kind}'" for kind in DAMAGES),
-    "a log with damaged files was copied anew",
+    "a log with damaged files was copied again",
     "an operator put files back",
     *(f"ended: {crash}" for crash in Crash),
     "a broker started",
@@ -58,7 +58,7 @@ REQUIRED: Final = (
     "a duplicate was acknowledged",
     "transaction: ABORT",
     "transaction: COMMIT",
-    "a transaction was left open",
+    "a transaction stayed open",
     "fetch: NONE",
     "fetch: NOT_LEADER_OR_FOLLOWER",
     "fetch: OFFSET_OUT_OF_RANGE",

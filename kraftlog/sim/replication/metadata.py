@@ -1,4 +1,4 @@
-"""The topics and partitions that the controller has committed, as clients, administrators and judges see them."""
+"""The topics and partitions that the controller has committed, for clients, the administrator and the checkers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from statemachine.replay.deltas import MetadataDelta
 
 @dataclass(slots=True)
 class Topic:
-    """A topic that there is."""
+    """An existing topic."""
 
     name: str
     topic_id: bytes
     parameters: TopicParameters
     min_isr: int
-    """min.insync.replicas now."""
+    """The present min.insync.replicas."""
     lowest_min_isr: int
-    """The lowest that it ever was."""
+    """The lowest min.insync.replicas so far."""
     partitions: dict[int, PartitionState] = field(default_factory=dict)
 
 
@@ -33,16 +33,18 @@ Key = tuple[bytes, int]
 
 @dataclass(slots=True)
 class CommittedTopics:
-    """All topics, by name."""
+    """All committed topics, by name."""
 
     parameters: dict[str, TopicParameters]
-    """Of topics that there are, or are to be."""
+    """The parameters of all topics, existing or not."""
     topics: dict[str, Topic] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
 
     def apply(self, delta: MetadataDelta) -> Iterable[tuple[Topic, int, PartitionState | None, bool]]:
-        """Take a change over; yields each partition that has changed, with its state, None: it was deleted, and
-        whether an unclean election made it."""
+        """Apply a delta. Yield each changed partition with its state and whether an unclean election caused it.
+
+        The state is None if the partition was deleted.
+        """
         for topic in delta.topics:
             if topic.after is not None:
                 parameters = self.parameters[topic.after.name]
@@ -73,7 +75,7 @@ class CommittedTopics:
 
 
 def state_of(record: PartitionRecord) -> PartitionState:
-    """What a record says."""
+    """Return the state that a record describes."""
     return PartitionState(
         leader=record.leader, leader_epoch=record.leader_epoch, partition_epoch=record.partition_epoch,
         replicas=tuple(record.replicas), isr=tuple(record.isr),
@@ -84,11 +86,11 @@ def state_of(record: PartitionRecord) -> PartitionState:
 
 
 def _is_unclean(before: PartitionState | None, after: PartitionState, parameters: TopicParameters) -> bool:
-    """Whether a new leader was elected that may lack what is committed, as the topic allows.
+    """Whether a leader was elected that may lack committed records, as the topic allows.
 
-    A broker that has said that its log is damaged or missing may. The last known leader had everything. With
-    `flush.before.ack` it has that on its disk, so it must have it still. Where the topic allows no unclean election any
-    other leader must have everything, too, however it was elected.
+    A broker that has reported its log as damaged or missing may lack some. The last known leader had everything; with
+    `flush.before.ack` it had everything on disk, so it must still have it. If the topic allows no unclean election,
+    every other leader must have everything, however it was elected.
     """
     if before is None or after.leader_epoch == before.leader_epoch or after.leader == NO_LEADER:
         return False

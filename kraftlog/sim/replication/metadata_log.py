@@ -1,7 +1,7 @@
-"""The log of the controller, which no fault of this world reaches, and the tables that it decides by.
+"""The controller's log, which no fault of this world reaches, and the tables by which the controller decides.
 
 It is all that the production controller needs of a node: `kraftlog.controller.metadata_log.MetadataLog`, and of the
-state machine `statemachine.apply.applied`. What is scheduled is committed after a moment, and applied at once.
+state machine `statemachine.apply.applied`. Scheduled appends are committed after a moment and applied at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OnCommitted = Callable[[list[MetadataDelta]], None]
 
 
 class MetadataLogAndTables:
-    """See the module."""
+    """The log and the tables of the controller."""
 
     def __init__(self, event_queue: EventQueue, random: Random) -> None:
         self._event_queue = event_queue
@@ -45,7 +45,7 @@ class MetadataLogAndTables:
         self._end_offset = Offset(0)
         self.tables = empty_tables()
         self.batches: list[CommittedBatch] = []
-        """Everything that is committed, in order."""
+        """Every committed batch, in order."""
         self.on_committed: OnCommitted = lambda deltas: None
         self.cluster_id = CLUSTER_ID
         self.node_key = ReplicaKey(CONTROLLER_ID, DirectoryId(int=7))
@@ -57,27 +57,27 @@ class MetadataLogAndTables:
 
     @property
     def next_append_offset(self) -> Offset:
-        """The end of what is prepared."""
+        """The end offset of the prepared appends."""
         return self._prepared[-1][1] if self._prepared else self._end_offset
 
     def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
-        """Never refused."""
+        """Prepare an append, which is never refused."""
         base_offset = self.next_append_offset
         self._prepared.append((base_offset, Offset(base_offset + record_count), body, on_settled))
         return base_offset
 
     def schedule_appends(self) -> None:
-        """Commit everything that is prepared by then, in a moment."""
+        """Commit, in a moment, everything that is prepared by then."""
         if self._prepared and not self._is_scheduled:
             self._is_scheduled = True
             self._event_queue.after(self._random.randint(*COMMIT_US), self._commit)
 
     def resign(self, epoch: Epoch) -> None:
-        """Nobody else could lead: that the controller wants to is a bug."""
+        """Report a bug: no other node could lead."""
         raise InvariantViolation("the controller resigns")
 
     def fatal(self, error: BaseException) -> None:
-        """A bug of the controller."""
+        """Raise a bug of the controller."""
         raise error
 
     def _commit(self) -> None:
@@ -90,7 +90,7 @@ class MetadataLogAndTables:
         for _, end_offset, _, on_settled in committed:
             on_settled(None)
             self._end_offset = end_offset
-        for batch in batches:  # each by itself: of two changes of a partition both are seen
+        for batch in batches:  # each by itself, so that both of two changes of a partition are seen
             self.tables.apply([batch], note_delta=True)
             self.batches.append(batch)
             self.on_committed(self.tables.take_deltas())
@@ -101,44 +101,44 @@ class MetadataLogAndTables:
 
     @property
     def reader(self) -> sqlite3.Connection:
-        """The tables."""
+        """The connection to the tables."""
         return self.tables.connection
 
     @property
     def applied_end_offset(self) -> Offset:
-        """Everything that is committed."""
+        """The end offset of everything committed."""
         return Offset(self.tables.applied.end_offset)
 
     def changed_at(self, table: Table[Any]) -> Offset:
-        """Of the tables."""
+        """Return the offset at which `table` last changed."""
         return self.tables.changed_at(table)
 
     @property
     def unavailable_reason(self) -> str | None:
-        """Always available."""
+        """None: the tables are always available."""
         return None
 
     @property
     def has_open_transaction(self) -> bool:
-        """Of the tables."""
+        """Whether the tables have an open metadata transaction."""
         return self.tables.has_open_transaction
 
     def refuse_if_fenced(self) -> None:
-        """Never fenced."""
+        """Do nothing: the state machine is never fenced."""
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Notify it from now on."""
+        """Notify `subscriber` from now on."""
         self._subscribers.append(subscriber)
 
     def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Nothing comes between commit and application here."""
+        """Ignore the callback: records are applied as soon as they are committed."""
 
     def begin(self) -> None:
-        """The one node leads."""
+        """Let the only node become leader."""
         for subscriber in self._subscribers:
             subscriber.leader_changed(self.leader_and_epoch)
 
 
 def empty_tables() -> MetadataTables:
-    """The tables of a state machine that has applied nothing."""
+    """Return the tables of a state machine that has applied nothing."""
     return tables_in_memory(empty_image(CLUSTER_ID))

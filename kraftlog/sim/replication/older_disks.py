@@ -1,8 +1,8 @@
-"""A disk is an older copy of itself: an operator keeps copies, and puts one back while its broker is down.
+"""A fault: a disk becomes an older copy of itself. An operator puts the copy back while its broker is down.
 
-A copy of the same registration cannot be told from the disk itself, so only one from before is put back, and only if
-the broker was unfenced since. What the disk lacks is then as good as lost with the power of that broker. A partition
-that nobody can lead waits for the operator, who has a leader elected uncleanly at the end.
+A copy from the same registration cannot be distinguished from the disk itself. So only a copy from an earlier one is
+put back, and only if the broker was unfenced since. What the disk lacks counts as lost with the power of that broker. A
+partition that no replica can lead waits for the operator, who requests an unclean election at the end.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
 
 OFTEN: Final = 0.7
-"""How often the broker whose disk will be older is left alone first, to be the last in sync."""
+"""The probability that the other brokers are killed first, so that this one is the last in sync."""
 
 
 class Surroundings(Protocol):
-    """The world, as far as copies of disks go."""
+    """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
     court: Court
@@ -38,33 +38,33 @@ class Surroundings(Protocol):
     is_quiet: bool
 
     def topic_of(self, key: Key) -> Topic | None:
-        """The topic of a partition."""
+        """Return the topic of a partition; None if it was deleted."""
         ...
 
     def note(self, text: str) -> None:
-        """Enter something in the trace."""
+        """Write a line into the trace."""
         ...
 
 
 class Elections(Protocol):
-    """Who has leaders elected."""
+    """The administrator's part that holds elections."""
 
     def elect(self, topic: str, index: int, *, is_unclean: bool = False) -> None:
-        """Have a leader elected."""
+        """Request an election."""
         ...
 
 
 class OlderDisks:
-    """Of all machines."""
+    """The older copies of all machines."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._put_back: dict[int, int] = {}
-        """By broker, the life that ended when a copy was put back."""
+        """By broker: the life that ended when a copy was put back."""
         self._elected: set[Key] = set()
 
     def begin(self, machine: Machine, random: Random) -> bool:
-        """Kill a broker and copy its disk; the copy is put back when the broker has been in use again for a while."""
+        """Kill a broker and copy its disk. The copy is put back when the broker has been in use again for a while."""
         if not machine.is_up:
             return False
         machine.end(Crash.KILLED, 1)
@@ -77,7 +77,7 @@ class OlderDisks:
         self._world.event_queue.after(delay_ms * MICROSECONDS_PER_MS, work)
 
     def _leave_alone(self, machine: Machine, copied: MemoryFileSystem, random: Random) -> None:
-        """Mostly the other brokers are killed one after the other, and stay down until the copy is there."""
+        """Mostly kill the other brokers, to stay down until the copy is put back. Later put the copy back."""
         if not self._is_in_use(machine):
             return
         if random.random() < OFTEN:
@@ -101,11 +101,11 @@ class OlderDisks:
                 judge.promises.lost_power(machine.broker_id, topic.lowest_min_isr, state.leader_epoch)
 
     def _is_in_use(self, machine: Machine) -> bool:
-        """Whether a broker was unfenced since it started, and the faults go on."""
+        """Whether the broker was unfenced since it started, and faults still happen."""
         return machine.broker is not None and machine.broker.was_unfenced and not self._world.is_quiet
 
     def is_leaving(self, broker_id: int) -> bool:
-        """Whether a broker's disk was put back, and it may still be in ISRs as the one that it was."""
+        """Whether a broker's disk was replaced by an older copy while it may still be in ISRs."""
         if broker_id not in self._put_back:
             return False
         machine = self._world.machines[broker_id]
@@ -113,7 +113,7 @@ class OlderDisks:
         return not is_another or machine.broker is None or not machine.broker.was_unfenced
 
     def elect_where_stuck(self, elections: Elections) -> None:
-        """An operator has leaders elected where nobody is in sync or eligible, since a disk is an older copy."""
+        """Elect leaders, as an operator, where no replica is in sync or eligible because a disk is an older copy."""
         for key, judge in self._world.court.judges.items():
             topic, state = self._world.topic_of(key), judge.state
             is_stuck = state.leader == NO_LEADER and not state.isr and not state.eligible_leaders
@@ -123,7 +123,7 @@ class OlderDisks:
                 elections.elect(topic.name, key[1], is_unclean=True)
 
     def is_operators_election(self, key: Key, state: PartitionState | None) -> bool:
-        """Whether a partition gets the leader that the operator asked for."""
+        """Whether a partition gets the leader that the operator requested."""
         if state is None or state.leader == NO_LEADER or key not in self._elected:
             return False
         self._elected.discard(key)

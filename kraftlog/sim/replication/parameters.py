@@ -1,4 +1,4 @@
-"""What a seed draws for a world of brokers that replicate."""
+"""The parameters that a seed draws for a world of brokers that replicate."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ FAULT_KINDS: Final = (
     "elections: leaders change fast",
     "process: killed, with its requests under way",
 )
-"""In the order in which seeds draw them. A new kind goes to the end."""
+"""In the order in which seeds draw them. Add new kinds at the end."""
 
 ROT: Final = "disk: bytes of a log change"
-"""A kind that is drawn by itself, behind all other draws of its time: so these have stayed what they were."""
+"""A kind that is drawn by itself, after all draws that existed before it, so that these did not change."""
 
 OLDER_COPY: Final = "disk: an older copy is put back"
-"""As above, and after it."""
+"""A kind that is drawn by itself, after ROT."""
 
 AWAY: Final = "disk: not there at a start"
-"""As above, in seeds without damages to what is on disks."""
+"""A kind that is drawn by itself, in seeds without damage to disks."""
 
 KILLED_AT_END: Final = "process: killed at its end"
 ASKED_AT_START: Final = "process: asked to end at its start"
 CUT_OFF: Final = "network: a controller node is cut off"
 ELIGIBLE: Final = "power: cut at an eligible replica, and the leader killed"
 LATER_KINDS: Final = (KILLED_AT_END, ASKED_AT_START, CUT_OFF, ELIGIBLE)
-"""Kinds that are drawn by themselves, behind all of the above."""
+"""Kinds that are drawn by themselves, after all kinds above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +71,18 @@ class TopicParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationParameters(Parameters):
-    """One run's."""
+    """The parameters of one run."""
 
     brokers: int
     directories: int
-    """Of each broker."""
+    """The number of log directories of each broker."""
     topics: tuple[TopicParameters, ...]
     segment_bytes: int
-    """Of all logs."""
+    """The segment size of all logs."""
     producers: int
     readers: int
     think_time_ms: int
-    """How long a producer waits between batches, on average."""
+    """The average time that a producer waits between batches."""
     fault_interval_ms: int
     administration_interval_ms: int
     session_timeout_ms: int
@@ -97,23 +97,23 @@ class ReplicationParameters(Parameters):
     """replica.fetch.backoff.ms."""
     checkpoint_interval_ms: int
     metadata_delay_ms: int
-    """How long committed metadata takes to a broker, at most."""
+    """The longest delay with which committed metadata reaches a broker."""
     has_eligible_leaders: bool
     """Whether the controller keeps eligible leader replicas (KIP-966)."""
     has_slow_disks: bool
-    """Always, not only when a fault makes one slow: flushes run in the disk's thread."""
+    """Whether disks are slow for the whole run. Flushes run in the disk thread."""
     has_codec: bool
-    """Whether what brokers say to one another is encoded and decoded on its way, which takes long."""
+    """Whether the brokers' messages are encoded and decoded in transit, which is slow."""
     has_transactions: bool = False
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """How many brokers there are."""
+        """The number of brokers."""
         return {"brokers": self.brokers}
 
 
 def draw(seed: int, overrides: Overrides) -> ReplicationParameters:
-    """The parameters of the run with that seed."""
+    """Return the parameters of the run with that seed."""
     random = Random(f"replication {seed}")
     drawn_brokers = random.choice([3, 3, 4, 5])
     brokers = overrides.sizes.get("brokers", drawn_brokers)

@@ -1,8 +1,8 @@
-"""Bytes of a log change on a disk, while its broker is down; and an operator who puts them back, at the end.
+"""A fault: bytes of a log change on disk while its broker is down. At the end an operator puts them back.
 
-One replica of a partition at most, so that the others can serve. If none of them can, as they are not in sync when the
-damage is found, the partition waits for the operator. Only what a start reads for sure is changed: what is flushed of
-the last segment, but the first 16 bytes of a batch, over which its checksum does not go.
+At most one replica of a partition is damaged, so that the others can serve. If none of them can, because they are out
+of sync when the damage is detected, the partition waits for the operator. Only bytes that a start is certain to read
+are changed: flushed batches of the last segment, without their first 16 bytes, which the checksum does not cover.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _BEHIND_BASE_OFFSET_AND_EPOCH: Final = 16
 
 
 class Surroundings(Protocol):
-    """The world, as far as rot goes."""
+    """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
     court: Court
     machines: dict[int, Machine]
 
     def topic_of(self, key: Key) -> Topic | None:
-        """The topic of a partition."""
+        """Return the topic of a partition; None if it was deleted."""
         ...
 
     def is_partition_damaged(self, partition: TopicPartition) -> bool:
@@ -51,7 +51,7 @@ class Surroundings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RottenLog:
-    """A byte of a replica's log that has changed."""
+    """A changed byte of a replica's log."""
 
     broker_id: int
     path: str
@@ -60,22 +60,22 @@ class RottenLog:
 
 
 class Rot:
-    """Of all disks."""
+    """The changed bytes on all disks."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._logs: dict[TopicPartition, RottenLog] = {}
 
     def is_known(self, broker_id: int, partition: TopicPartition) -> bool:
-        """Whether a replica's log has rotted, or had: the damage is no bug."""
+        """Whether a replica's log is corrupted, or was: the damage is no bug."""
         return partition in self._logs and self._logs[partition].broker_id == broker_id
 
     def has_changed(self, partition: TopicPartition) -> bool:
-        """Whether a replica of a partition has rotted, or had."""
+        """Whether a replica of a partition is corrupted, or was."""
         return partition in self._logs
 
     def begin(self, machine: Machine, random: Random) -> bool:
-        """Kill a broker, and change a bit of a log that it has; returns False if no log is fit for that."""
+        """Kill a broker and change a bit of one of its logs. Return False if no log is suitable."""
         machine.end(Crash.KILLED)
         found = [
             (partition, path, position)
@@ -91,7 +91,7 @@ class Rot:
         return True
 
     def _candidates(self, machine: Machine) -> list[TopicPartition]:
-        """The partitions that others can serve, as things are."""
+        """Return the partitions that other replicas can serve at present."""
         found = []
         for key, judge in self._world.court.judges.items():
             topic, state = self._world.topic_of(key), judge.state
@@ -121,15 +121,15 @@ class Rot:
         return []
 
     def count_copied(self) -> None:
-        """Note that logs were copied anew: what they were before is kept beside them."""
+        """Hit the mark of logs that were copied again: their former files are kept next to them."""
         for partition, rotten in self._logs.items():
             machine = self._world.machines[rotten.broker_id]
             names = machine.files.list_directory(rotten.path.split("/")[0])
             if any(is_stray_directory(name, partition) for name in names):
-                machine.marks.hit("a damaged log was copied anew")
+                machine.marks.hit("a damaged log was copied again")
 
     def put_back(self) -> None:
-        """An operator puts each segment back that is still set aside, and restarts its broker."""
+        """Put each segment back that is still set aside, as an operator, and restart its broker."""
         for rotten in self._logs.values():
             machine = self._world.machines[rotten.broker_id]
             if machine.files.exists(rotten.path + DAMAGED_SUFFIX):

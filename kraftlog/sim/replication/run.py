@@ -1,4 +1,4 @@
-"""One run: clients and faults for a while, then peace, in which everything must be in sync again and agree."""
+"""One run: clients and faults for a while, then a quiet phase, in which all replicas must get in sync and agree."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from kraftlog.sim.replication.world import World
 FIRST_TRANSACTIONAL_ID: Final = 1_000
 STEP_US: Final = MICROSECONDS_PER_SECOND // 2
 START_MAX: Final = 40
-"""Half seconds that it may take until all topics are there."""
+"""The longest time until all topics exist, in half seconds."""
 PEACE_MAX: Final = 80
-"""Half seconds that it may take until everything is in sync again."""
+"""The longest time until everything is in sync again, in half seconds."""
 PUT_BACK_AFTER: Final = 30
-"""Half seconds until somebody looks after logs that are damaged, and that brokers have not copied anew."""
+"""The time until an operator repairs logs that are damaged and were not copied again, in half seconds."""
 
 
 def run(parameters: ReplicationParameters, *, echo: bool = False) -> Outcome:
-    """One run from beginning to end. A violation is in the outcome, not raised."""
+    """Run from start to end and return the outcome. A violation is part of the outcome and is not raised."""
     world = World(parameters, Marks(), echo=echo)
     with mock.patch.object(replica_fetcher, "logger", Complaints()):
         return run_to_end(parameters, world, lambda: _run(world))
 
 
 class Complaints:
-    """What a fetcher logs. It goes on after a bug of its own, which ends the run here."""
+    """The logger of fetchers. A fetcher continues after a bug of its own, which ends the run here."""
 
     def exception(self, message: str, **details: object) -> None:
-        """A bug."""
-        raise Violation(f"{GOES_ON}: a fetcher says: {message} {details}") from sys.exc_info()[1]
+        """End the run with the bug."""
+        raise Violation(f"{GOES_ON}: a fetcher reports a bug: {message} {details}") from sys.exc_info()[1]
 
     def error(self, message: str, **details: object) -> None:
-        """Judges see what is done."""
+        """Ignore the event: the checkers see what the fetcher does."""
 
     info = warning = error
 
@@ -58,7 +58,7 @@ def _run(world: World) -> None:
     world.start()
     administrator.create_all()
     if not _wait(world, START_MAX, lambda: len(world.metadata.topics) == len(parameters.topics)):
-        raise Violation(f"{PEACE}: the topics are not made")
+        raise Violation(f"{PEACE}: the topics do not exist")
     names = sorted(world.metadata.parameters)
     for number in range(parameters.producers):
         acks, is_idempotent = random.choice([(1, False), (-1, False), (-1, True), (-1, True), (1, True)])
@@ -88,7 +88,7 @@ def _run(world: World) -> None:
 
 
 def _is_settled(world: World) -> bool:
-    """Whether everything is in sync; otherwise files are put back, as soon as the broker that lacks them is up."""
+    """Whether everything is in sync. If not, put files back as soon as the broker that lacks them is up."""
     if not world.court.unsettled():
         return True
     world.damaged_files.put_back()

@@ -1,4 +1,4 @@
-"""Transactions of one producer in one partition, appended at its leader, as a coordinator has it done."""
+"""Transactions of one producer in one partition, appended at its leader as a coordinator would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kraftlog.storage.producer_states import Origin
 
 
 class TransactionalProducer:
-    """Begins a transaction, appends to it, and ends it; after whatever goes wrong it aborts with a new epoch."""
+    """Begins a transaction, appends to it and ends it. After any failure it aborts the transaction with a new epoch."""
 
     def __init__(self, world: World, producer_id: int, topic: str, index: int) -> None:
         self._world = world
@@ -26,7 +26,7 @@ class TransactionalProducer:
         self._index = index
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the next operation."""
         self._world.event_queue.after(self._random.randint(20, 500) * MICROSECONDS_PER_MS, self._act)
 
     def _act(self) -> None:

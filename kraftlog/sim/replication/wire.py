@@ -1,7 +1,7 @@
-"""Requests and answers between brokers, from clients to brokers, and from brokers to the controller.
+"""Requests and responses between brokers, from clients to brokers, and from brokers to the controller.
 
-A request has one answer, or an error of the connection: its time is over, nobody listens, the other process has ended.
-What was sent before may still arrive after the asker has given up.
+A request gets one response, or one error of the connection: it timed out, no process listens, or the other process
+ended. A message that was sent before may still arrive after the requester has stopped waiting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kraftpb.v1.admin_pb2 import Operation, OperationResult
 
 CONTROLLER: Final = 0
 CLIENTS: Final = 100
-"""Places in the network; brokers have their ids."""
+"""Places in the network. A broker's place is its id."""
 
 REQUEST_TIMEOUT_US: Final = 1_500 * MICROSECONDS_PER_MS
 
@@ -27,45 +27,45 @@ OnResponse = Callable[[Message | ApiError], None]
 
 
 class Asker(Protocol):
-    """Who asks: its callbacks are steps of its process."""
+    """The process that sends a request. Its callbacks are steps of the process."""
 
     def run(self, callback: Callable[[], None]) -> None:
-        """Let `callback` be a step, unless the process has ended."""
+        """Run `callback` as a step, unless the process has ended."""
         ...
 
 
 class Listener(Protocol):
-    """A broker's machine, as the wire reaches it."""
+    """A broker's machine, as the wire sees it."""
 
     @property
     def is_listening(self) -> bool:
-        """Whether a process is there to take connections."""
+        """Whether a process accepts connections."""
         ...
 
     @property
     def refuses(self) -> bool:
-        """Whether connections are refused at once: the machine is up and no process listens."""
+        """Whether connections are refused at once: the machine is up, but no process listens."""
         ...
 
     def serve(self, body: Message, version: int, exchange: Exchange) -> None:
-        """A request has arrived."""
+        """Handle a request that has arrived."""
         ...
 
 
 class Line:
-    """A connection: what is sent first arrives first."""
+    """A connection: messages arrive in the order in which they were sent."""
 
     def __init__(self) -> None:
         self._queue: list[Callable[[], None]] = []
 
     def in_order(self, arrive: Callable[[], None]) -> Callable[[], None]:
-        """What to do on an arrival: the first of what is still to arrive."""
+        """Return the callback for an arrival, which runs the first message that has not arrived yet."""
         self._queue.append(arrive)
         return lambda: self._queue.pop(0)()
 
 
 class Exchange:
-    """One request, and what becomes of it. The asker is told once."""
+    """One request and its outcome. The requester's callback is called once."""
 
     def __init__(self, wire: Wire, asker: Asker, source: int, destination: int, on_response: OnResponse) -> None:
         self._wire = wire
@@ -75,26 +75,26 @@ class Exchange:
         self._on_response = on_response
         self.timer: Timer | None = None
         self.is_over = False
-        """Whether the asker has its answer, or waits no more."""
+        """Whether the requester has its answer or has stopped waiting."""
         self.on_answer_leaves: Callable[[Message], None] = lambda response: None
         """Called when the answer leaves the server, within its step."""
         self.on_client_gone: list[Callable[[], None]] = []
-        """Called at the server, in a step of its own, when the asker is gone."""
+        """Called at the server, in a step of its own, when the requester has gone."""
 
     def end(self, result: Message | ApiError) -> None:
-        """The asker is told, in a step of its process."""
+        """Call the requester with the result, in a step of its process."""
         if not self.is_over:
             self.close()
             self._asker.run(lambda: self._on_response(result))
 
     def close(self) -> None:
-        """The asker does not wait any more."""
+        """Stop waiting for an answer."""
         self.is_over = True
         if self.timer is not None:
             self.timer.cancel()
 
     def tell_server(self) -> None:
-        """The asker is gone: the server hears of it some time later, unless it is gone, too."""
+        """Notify the server that the requester has gone. The network may lose the message."""
 
         def tell() -> None:
             for gone in self.on_client_gone:
@@ -103,19 +103,19 @@ class Exchange:
         self._wire.network.send(self.source, self.destination, tell)
 
     def reply(self, response: Message, version: int) -> None:
-        """The answer leaves the server."""
+        """Send the response."""
         response = self._wire.carried(response, version)
         self.on_answer_leaves(response)
         self._wire.network.send(self.destination, self.source, lambda: self.end(response))
 
     def broken(self) -> None:
-        """The server's process has ended: its machine says so."""
+        """Report a broken connection: the server's process has ended."""
         error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the connection was closed")
         self._wire.network.send(self.destination, self.source, lambda: self.end(error))
 
 
 class Wire:
-    """See the module."""
+    """The network between brokers, clients and the controller."""
 
     def __init__(self, event_queue: EventQueue, network: Network, *, has_codec: bool) -> None:
         self._queue = event_queue
@@ -127,7 +127,7 @@ class Wire:
         self, asker: Asker, source: int, destination: int, body: Message, version: int, on_response: OnResponse,
         line: Line | None = None,
     ) -> Exchange:  # fmt: skip
-        """Send a request; `on_response` is called once, in a step of the asker, never within this call."""
+        """Send a request. `on_response` is called once, in a step of the requester, never within this call."""
         exchange = Exchange(self, asker, source, destination, on_response)
         late = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"broker {destination} did not answer in time")
         exchange.timer = self._queue.after(REQUEST_TIMEOUT_US, lambda: exchange.end(late))
@@ -144,14 +144,14 @@ class Wire:
         return exchange
 
     def carried(self, message: Message, version: int) -> Message:
-        """A message as it arrives."""
+        """Return a message as it arrives."""
         return decode(type(message), version, encode(message, version)) if self._has_codec else message
 
     def ask_controller(
         self, controller: AskedNode, asker: Asker, source: int, operation: Operation, timeout_ms: int,
         on_result: Callable[[OperationResult | ApiError], None],
     ) -> None:  # fmt: skip
-        """As `ask`, to the controller."""
+        """Send an operation to the controller; otherwise the same as `ask`."""
         is_over = False
 
         def end(result: OperationResult | ApiError) -> None:

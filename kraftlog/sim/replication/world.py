@@ -1,4 +1,4 @@
-"""Brokers, their controller, and a network between them."""
+"""Brokers, their controller, and the network between them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from kraftlog.sim.replication.wire import CONTROLLER, Exchange, Wire
 from statemachine.replay.deltas import MetadataDelta
 
 JUDGE_US: Final = 1_500 * MICROSECONDS_PER_MS
-"""How often the files of all replicas are read."""
+"""The interval between two checks of the files of all replicas."""
 LINK_RETRY_US: Final = 150 * MICROSECONDS_PER_MS
 NETWORK_DELAY_US: Final = (150, 1_500)
 
 
 class World(EventWorld):
-    """Everything there is, until the run ends (`kraftlog.sim.replication.machine.Environment`)."""
+    """The replication world (`kraftlog.sim.replication.machine.Environment`)."""
 
     def __init__(self, parameters: ReplicationParameters, marks: Marks, *, echo: bool = False) -> None:
         super().__init__(Random(f"world of replication {parameters.seed}"), marks, echo=echo)
@@ -57,23 +57,23 @@ class World(EventWorld):
         self.damaged_files = DamagedFiles(self)
         self.wire.listeners.update(self.machines)
         self.slow_metadata: dict[int, int] = {}
-        """Brokers to which the metadata takes that many milliseconds more."""
+        """By broker: an additional delay of its metadata, in milliseconds."""
         self._delivering: dict[int, int] = dict.fromkeys(self.machines, 0)
         self._random = self.new_random()
 
     def start(self) -> None:
-        """Start all brokers, and look at what they have from time to time."""
+        """Start all brokers, and schedule the checks of their files."""
         for machine in self.machines.values():
             self.event_queue.after(self._random.randint(0, 50_000), machine.start)
         self.event_queue.after(JUDGE_US, self._judge)
 
     @property
     def checks(self) -> int:
-        """How often something was judged."""
+        """How many checks were made."""
         return self.court.checks
 
     def describe_nodes(self) -> list[str]:
-        """Brokers and their replicas, a line each."""
+        """Return a line for each broker and each of its replicas."""
         lines: list[str] = []
         for broker_id, machine in self.machines.items():
             if machine.broker is None:
@@ -93,7 +93,7 @@ class World(EventWorld):
             self._send_metadata(machine)
 
     def _send_metadata(self, machine: Machine) -> None:
-        """What is committed reaches a broker later."""
+        """Deliver the committed metadata to a broker after a delay."""
         batch_count = len(self.controller.log.batches)
         delay_us = self._random.randint(300, self.parameters.metadata_delay_ms * MICROSECONDS_PER_MS)
         delay_us += self.slow_metadata.get(machine.broker_id, 0) * MICROSECONDS_PER_MS
@@ -114,12 +114,12 @@ class World(EventWorld):
         machine.apply_metadata(batch_count)
 
     def topic_of(self, key: Key) -> Topic | None:
-        """The topic of a partition."""
+        """Return the topic of a partition; None if it was deleted."""
         name = self.metadata.names.get(key[0])
         return None if name is None else self.metadata.topics.get(name)
 
     def is_damaged(self, broker_id: int, partition: TopicPartition) -> bool:
-        """Whether a replica's log lacks something, or has: the damage is no bug."""
+        """Whether a replica's log lacks records, or lacked some: its damage is no bug."""
         return self.rot.is_known(broker_id, partition) or self.damaged_files.lacks_records(broker_id, partition)
 
     def is_partition_damaged(self, partition: TopicPartition) -> bool:
@@ -129,17 +129,17 @@ class World(EventWorld):
     # --- brokers ------------------------------------------------------------------------------------------------------
 
     def broker_started(self, machine: Machine) -> None:
-        """It gets the metadata that it has missed."""
+        """Check the broker's logs, and send it the metadata that it missed."""
         self.court.broker_started(machine)
         self.damaged_files.started(machine)
         self._send_metadata(machine)
 
     def broker_stepped(self, machine: Machine) -> None:
-        """Its replicas may have changed."""
+        """Check the broker's replicas."""
         self.court.broker_stepped(machine)
 
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
-        """What it has had in memory is gone."""
+        """Forget the memory of the broker's process."""
         self.court.broker_ended(machine, crash)
 
     def serve(self, machine: Machine, broker: Broker, body: Message, version: int, exchange: Exchange) -> None:
@@ -170,13 +170,13 @@ class World(EventWorld):
         self.event_queue.after(JUDGE_US, self._judge)
 
     def judge_now(self) -> None:
-        """Read the files of all replicas, between two steps of their brokers. Raises Violation."""
+        """Check the files of all replicas, between two steps of their brokers. Raises Violation."""
         for machine in self.machines.values():
             if machine.broker is not None and not machine.process.has_ended:
                 self.court.judge_files(machine, machine.broker)
 
     def heal(self) -> None:
-        """No fault is in the way of anything any more."""
+        """End all faults."""
         self.network.heal()
         self.network.conditions = NetworkConditions(delay_us=NETWORK_DELAY_US)
         self.slow_metadata.clear()

@@ -1,5 +1,4 @@
-"""The bug zoo: bugs that other systems really had, put into the core, the log or the state machine of a simulated run.
+"""The bug zoo: bugs of real systems, put into the core, the log or the state machine of a simulated run.
 
-They exist in here only. Each must be caught by some invariant; the number of seeds that takes shows what the
-simulator is worth.
+They exist only here. An invariant must catch each one; the number of seeds that this takes measures the simulator.
 """

@@ -11,7 +11,7 @@ from kraftlog.sim.worlds import WORLDS
 BUGS: Final[dict[str, tuple[World[Any], Mutation]]] = {
     bug.name: (world, bug) for world in WORLDS.values() for bug in world.bugs
 }
-"""Each with the world in which it is hunted, by name."""
+"""Every bug with the world in which it is hunted, by name."""
 
 NAMES: Final = tuple(BUGS)
 """The names of all bugs, in the order of their worlds and modules."""

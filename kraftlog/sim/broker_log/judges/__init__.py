@@ -1,1 +1,1 @@
-"""What must hold of a broker's logs. It imports nothing of the broker, and reads files by itself."""
+"""The rules of a broker's logs and their checkers, which import nothing of the broker and read files by themselves."""

@@ -1,4 +1,4 @@
-"""Record batches as they are in files and answers: only what judges compare."""
+"""Record batches as they are in files and responses, reduced to what checkers compare."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _LENGTH_END: Final = 12
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _MARKER_TYPE: Final = slice(68, 70)
-"""Of the one record of a marker: the second half of its key, behind five bytes of lengths and deltas."""
+"""The bytes of a marker's record with its type: the second half of its key, behind five bytes of lengths and deltas."""
 SET_BY_BROKER_BYTES: Final = 16
-"""Base offset, length and leader epoch; the CRC does not cover them."""
+"""Base offset, length and leader epoch, which the CRC does not cover."""
 
 
 class Batch(NamedTuple):
-    """A whole batch at a position."""
+    """A complete batch at a position."""
 
     position: int
     base_offset: int
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """What its producer has sent, without what a broker sets."""
+        """The bytes that the producer sent, without those that a broker sets."""
         return content_of(self.data)
 
     @property
@@ -46,20 +46,21 @@ class Batch(NamedTuple):
 
     @property
     def is_abort(self) -> bool:
-        """Whether it ends one by an abort."""
+        """Whether it aborts a transaction."""
         return self.is_marker and self.data[_MARKER_TYPE] == bytes(2)
 
     @property
     def sequence_key(self) -> tuple[int, int, int] | None:
-        """What only one batch may have: producer, epoch and sequence; None without idempotence."""
+        """A key that only one batch may have: producer, epoch and sequence; None without idempotence."""
         if self.producer_id < 0 or self.base_sequence < 0:
             return None
         return self.producer_id, self.producer_epoch, self.base_sequence
 
     @property
     def records_key(self) -> tuple[int, bytes] | None:
-        """What only one batch may have, whatever its epoch: producer and records, as no producer here sends others with
-        the same bytes. None without idempotence.
+        """A key that only one batch may have in all epochs: producer and records; None without idempotence.
+
+        No producer here sends different batches with the same bytes.
         """
         if self.producer_id < 0 or self.base_sequence < 0:
             return None
@@ -67,12 +68,12 @@ class Batch(NamedTuple):
 
 
 def content_of(data: bytes | bytearray | memoryview) -> bytes:
-    """What a producer sends, without what a broker sets."""
+    """Return the bytes that the producer sent, without those that a broker sets."""
     return bytes(data[SET_BY_BROKER_BYTES:])
 
 
 def whole_batches(data: bytes | bytearray | memoryview) -> list[Batch]:
-    """The batches from the beginning on, up to bytes that are no whole one."""
+    """Return the batches from the beginning up to the first incomplete one."""
     found: list[Batch] = []
     position = 0
     while position + _HEADER.size <= len(data):

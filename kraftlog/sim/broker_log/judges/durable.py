@@ -1,4 +1,4 @@
-"""What of a partition would be there if power were lost now, and nothing unsynced kept."""
+"""The part of a partition that would survive a loss of power now, with nothing unsynced kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DIGITS: Final = 20
 
 
 def is_durable(files: MemoryFileSystem, directory: str, base_offset: int, content: bytes) -> bool:
-    """Whether the segment that would have the offset has a batch's bytes, and its name is durable, too."""
+    """Whether the segment of the offset durably contains a batch's bytes, and its name is durable, too."""
     durable = files.durable_files(directory)
     names = [name for name in durable if name.endswith(_SUFFIX) and len(name) == _DIGITS + len(_SUFFIX)]
     having = [name for name in names if int(name[:_DIGITS]) <= base_offset]

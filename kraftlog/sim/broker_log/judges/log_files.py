@@ -1,4 +1,4 @@
-"""The files of one partition: what its segments hold, and whether their indexes agree with that."""
+"""The files of one partition: the batches of its segments, and checks of their indexes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ _DIGITS: Final = 20
 
 
 class Aborted(NamedTuple):
-    """A transaction that was aborted, as a reader is told of it, and where its marker is."""
+    """An aborted transaction as a reader gets it, and the offset of its marker."""
 
     producer_id: int
     first_offset: int
     marker_offset: int
     may_begin_earlier: bool
-    """Nothing of the producer's earlier transactions is left: its first records may be gone, too."""
+    """Whether its first records may be deleted: nothing of the producer's earlier transactions is left."""
 
 
 def read_log(files: FileSystem, directory: str, rotten_indexes: Collection[str] = ()) -> list[Batch]:
-    """Read every batch of a partition, in order, while its broker is stopped or is between two steps.
+    """Return every batch of a partition, in order. The broker must be down or between two steps.
 
-    The entries of the rotten indexes are not checked.
-    Raises Violation if segments overlap, or if an index disagrees with the log.
+    The content of rotten indexes is not checked. Raises Violation if segments overlap or an index entry is wrong.
     """
     found: list[Batch] = []
     names = set(files.list_directory(directory))
@@ -71,7 +70,10 @@ def read_segments(files: FileSystem, directory: str) -> Iterator[tuple[str, list
 
 
 def aborted_transactions(batches: Sequence[Batch]) -> list[Aborted]:
-    """What a scan finds; one whose first records were deleted begins with what is left of it."""
+    """Return the aborted transactions that a scan finds.
+
+    If the first records were deleted, one begins with the rest.
+    """
     begun: dict[int, int] = {}
     found: list[Aborted] = []
     ended: set[int] = set()
@@ -96,20 +98,20 @@ def _check_order(path: str, base_offset: int, batches: list[Batch]) -> None:
 
 
 def _check_offset_index(path: str, data: bytes, base_offset: int, batches: list[Batch]) -> None:
-    """Each entry is the last offset of a batch, and where that begins; both columns ascend."""
+    """Check that each entry is the last offset of a batch and its position, and that both columns ascend."""
     by_last_offset = {batch.last_offset: batch.position for batch in batches}
     previous = -1
     for relative, position in _OFFSET_ENTRY.iter_unpack(data[: len(data) // _OFFSET_ENTRY.size * _OFFSET_ENTRY.size]):
         if relative <= previous or by_last_offset.get(base_offset + relative) != position:
             raise Violation(
-                f"{INDEXES}: {path} says that offset {base_offset + relative} ends the batch at byte"
-                f" {position}; there is {by_last_offset.get(base_offset + relative)}"
+                f"{INDEXES}: {path} says that offset {base_offset + relative} is the last of the batch at byte"
+                f" {position}; that batch is at {by_last_offset.get(base_offset + relative)}"
             )
         previous = relative
 
 
 def _check_time_index(path: str, data: bytes, base_offset: int, batches: list[Batch]) -> None:
-    """Each entry is the largest timestamp up to an offset; both columns ascend."""
+    """Check that each entry is the largest timestamp up to an offset, and that both columns ascend."""
     previous_ms = previous = -1
     for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(data[: len(data) // _TIME_ENTRY.size * _TIME_ENTRY.size]):
         largest = max((batch.max_timestamp_ms for batch in batches if batch.last_offset <= base_offset + relative),
@@ -118,13 +120,13 @@ def _check_time_index(path: str, data: bytes, base_offset: int, batches: list[Ba
         if timestamp_ms <= previous_ms or relative <= previous or largest != timestamp_ms or not is_an_end:
             raise Violation(
                 f"{INDEXES}: {path} says {timestamp_ms} for offset {base_offset + relative}; up to"
-                f" there it is {largest}"
+                f" that offset it is {largest}"
             )
         previous_ms, previous = timestamp_ms, relative
 
 
 def _check_transaction_index(path: str, data: bytes, batches: list[Batch], aborted: list[Aborted]) -> None:
-    """Each entry is an abort whose marker is in the segment; it began where a scan finds that, or earlier."""
+    """Check that each entry is an abort with its marker in the segment, beginning where a scan finds it, or earlier."""
     markers = {batch.base_offset for batch in batches if batch.is_abort}
     begun = {(one.producer_id, one.marker_offset): one.first_offset for one in aborted}
     whole = data[: len(data) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]

@@ -1,7 +1,7 @@
-"""What a broker has promised of one partition: acknowledgements, what readers saw, where the log starts.
+"""The promises of a broker about one partition: acknowledgments, batches that readers got, and the log start.
 
-A promise is made when an answer leaves the broker, whether it arrives or not. One of a topic with `flush.before.ack`
-holds whatever happens to the process and the power; of another topic a loss of power takes it, unless `flush.ms` has
+A promise is made when a response leaves the broker, whether or not it arrives. For a topic with `flush.before.ack` it
+survives the end of the process and a loss of power. For other topics a loss of power may void it, unless `flush.ms` has
 passed since.
 """
 
@@ -18,12 +18,12 @@ from kraftlog.sim.engine.violation import Violation
 FOR_EVER: Final = 2**62
 
 TOLERANCE_MS: Final = 60_000
-"""A clock that is off by less is believed."""
+"""Retention may trust a clock that is off by less than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """The settings of a topic that promises depend on."""
+    """The settings of a topic on which promises depend."""
 
     flush_before_ack: bool
     flush_ms: int
@@ -33,7 +33,7 @@ class TopicRules:
 
 @dataclass(slots=True)
 class Promise:
-    """A batch that must be there."""
+    """A batch that must be in the log."""
 
     base_offset: int
     last_offset: int
@@ -43,19 +43,19 @@ class Promise:
     max_timestamp_ms: int
     why: str
     is_deleted: bool = False
-    """Judged once: what is kept later says nothing of the time when it was deleted."""
+    """Whether its deletion was checked. It is checked once: what is kept later does not show why it was deleted."""
 
 
 @dataclass(slots=True)
 class PartitionPromises:
-    """One partition of one topic, from its creation to its deletion."""
+    """The promises about one partition of one topic, from its creation to its deletion."""
 
     name: str
     rules: TopicRules
     start: int = 0
-    """The highest start of the log that anybody was told."""
+    """The highest log start in any response."""
     deleted_below: int = 0
-    """How far DeleteRecords was asked to delete."""
+    """The highest offset below which DeleteRecords was requested."""
     by_offset: dict[int, Promise] = field(default_factory=dict)
     owners: dict[int, Promise] = field(default_factory=dict)
     """By each of their offsets."""
@@ -63,14 +63,14 @@ class PartitionPromises:
     first_answers: dict[tuple[int, bytes], int] = field(default_factory=dict)
     checks: int = 0
 
-    # --- what is promised ---------------------------------------------------------------------------------------------
+    # --- making promises ----------------------------------------------------------------------------------------------
 
     def will_send(self, data: bytes) -> None:
-        """A producer is about to send this batch."""
+        """Record a batch that a producer is about to send."""
         self.sent.add(content_of(data))
 
     def acknowledged(self, batch: Batch, base_offset: int, log_start_offset: int, now_us: int) -> None:
-        """A producer is told that its batch is in the log at an offset."""
+        """Check and add the promise of an acknowledgment at `base_offset`."""
         key = batch.records_key
         if key is not None:
             first = self.first_answers.setdefault(key, base_offset)
@@ -81,28 +81,28 @@ class PartitionPromises:
             self.first_answers[key] = base_offset
         last_offset = base_offset + batch.last_offset - batch.base_offset
         self._promise(base_offset, last_offset, batch, now_us, ACKNOWLEDGED)
-        # It is where the log started when the batch was appended: the answer has waited for the disk since.
+        # The start is that of the time of the append: the response has waited for the disk since.
         self.start = max(self.start, log_start_offset)
 
     def read(
         self, offset: int, batches: Sequence[Batch], high_watermark: int, log_start_offset: int, now_us: int
     ) -> None:
-        """A reader who asked for an offset has got these batches."""
+        """Check and promise the batches that a reader got from `offset`."""
         if batches and not batches[0].base_offset <= offset <= batches[0].last_offset and offset in self.owners:
-            self._violated(READ, f"{offset} is in the log, and a reader who asked for it got {batches[0].base_offset}")
+            self._violated(READ, f"{offset} is in the log, but a reader of it got {batches[0].base_offset}")
         for batch in batches:
             if batch.content not in self.sent:
-                self._violated(READ, f"nobody has sent what a reader got at offset {batch.base_offset}")
+                self._violated(READ, f"a reader got a batch at offset {batch.base_offset} that no producer has sent")
             if batch.last_offset >= high_watermark:
-                self._violated(READ, f"a reader got {batch.last_offset}, and the high watermark is {high_watermark}")
+                self._violated(READ, f"a reader got {batch.last_offset}, but the high watermark is {high_watermark}")
             self._promise(batch.base_offset, batch.last_offset, batch, now_us, READ)
         self.started(log_start_offset)
 
     def started(self, log_start_offset: int) -> None:
-        """Somebody is told where the log starts."""
+        """Check the log start in a response."""
         self.checks += 1
         if 0 <= log_start_offset < self.start:
-            self._violated(START, f"it was {self.start}, and is {log_start_offset}")
+            self._violated(START, f"it was {self.start}, but is now {log_start_offset}")
         self.start = max(self.start, log_start_offset)
 
     def _promise(self, base_offset: int, last_offset: int, batch: Batch, now_us: int, why: str) -> None:
@@ -120,27 +120,27 @@ class PartitionPromises:
         self.owners.update(dict.fromkeys(range(base_offset, last_offset + 1), promise))
 
     def _check_free(self, base_offset: int, last_offset: int, content: bytes) -> None:
-        """An offset that was promised has its batch and no other one, also when that is deleted by now."""
+        """Check that a promised offset has its batch and no other one, even after the batch was deleted."""
         for offset in range(base_offset, last_offset + 1):
             known = self.owners.get(offset)
             if known is not None and (known.base_offset != base_offset or known.content != content):
                 self._violated(OFFSETS, f"{offset} was {known.why} in the batch at {known.base_offset}, now in another")
 
-    # --- what is lost, and what must be there -------------------------------------------------------------------------
+    # --- losses and checks --------------------------------------------------------------------------------------------
 
     def flushes_were_hindered(self, since_us: int, now_us: int) -> None:
-        """A disk was full or failed: what `flush.ms` was to flush by now may wait for as long again."""
+        """Handle a disk that was full or failed: flushes due by `flush.ms` may be delayed by as long again."""
         for promise in self.by_offset.values():
             if not self.rules.flush_before_ack and promise.durable_from_us > since_us:
                 promise.durable_from_us = min(FOR_EVER, now_us + self.rules.flush_ms * 1_000)
 
     def all_is_durable(self, now_us: int) -> None:
-        """The broker was shut down cleanly."""
+        """Handle a clean shutdown: everything is durable."""
         for promise in self.by_offset.values():
             promise.durable_from_us = min(promise.durable_from_us, now_us)
 
     def power_lost(self, now_us: int) -> int:
-        """Forget what a loss of power may take; returns how many batches that are."""
+        """Remove the promises that a loss of power may void. Return the number of batches."""
         gone = [offset for offset, promise in self.by_offset.items() if promise.durable_from_us > now_us]
         for offset in gone:
             lost = self.by_offset.pop(offset)
@@ -151,9 +151,9 @@ class PartitionPromises:
         return len(gone)
 
     def found(self, batches: Sequence[Batch], true_ms: int, *, has_lost_power: bool) -> None:
-        """These are all batches in the files. Raises Violation if a promise is broken.
+        """Check all batches in the files against the promises. Raises Violation.
 
-        After a loss of power there may be fewer than when retention by size looked.
+        After a loss of power there may be fewer batches than when retention by size deleted some.
         """
         self.checks += 1
         stored = {batch.base_offset: batch for batch in batches}
@@ -173,7 +173,7 @@ class PartitionPromises:
                     self._check_may_go(promise, true_ms, kept_bytes)
             elif batch_there is None or batch_there.content != promise.content:
                 self._violated(
-                    promise.why, f"the batch at {promise.base_offset} is gone, the log starts at {self.start}"
+                    promise.why, f"the batch at {promise.base_offset} is missing; the log starts at {self.start}"
                 )
 
     def _check_may_go(self, promise: Promise, true_ms: int, kept_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""How far the records of a log are decided: by a scan of its batches, for readers of committed records."""
+"""The last stable offset of a log, by a scan of its batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftlog.sim.engine.violation import Violation
 
 
 class StableView(NamedTuple):
-    """What a broker says of a log."""
+    """What a broker reports about a log."""
 
     log_start: int
     high_watermark: int
@@ -19,10 +19,10 @@ class StableView(NamedTuple):
 
 
 def check_last_stable(name: str, batches: Sequence[Batch], view: StableView) -> None:
-    """A last stable offset passes no transaction that is open, or has no committed marker, and waits for no other.
+    """Check that the last stable offset passes no undecided transaction and waits for no other.
 
-    Nothing shows a transaction whose records were deleted: it may be open, and the offset the log's start.
-    Raises Violation.
+    A transaction is undecided if it is open or its marker is not committed. If records were deleted, one of them may
+    have belonged to an open transaction; then the last stable offset may be the log's start. Raises Violation.
     """
     begun: dict[int, int] = {}  # producers to first offsets
     undecided: list[int] = []

@@ -1,1 +1,1 @@
-"""Bugs of a broker's log, which this world must catch."""
+"""Bugs of a broker's log, which the checkers of this world must catch."""

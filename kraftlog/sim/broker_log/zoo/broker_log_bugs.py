@@ -38,7 +38,7 @@ from kraftlog.storage.segment import Segment
 
 @mutation("an append is acknowledged before its group commit", "DB-64")
 def acknowledged_before_flush() -> list[Any]:
-    """The flush is asked for, and not waited for."""
+    """The flush is requested, but the response does not wait for it."""
     acknowledge = LogDirectory.acknowledge
 
     def hasty(
@@ -50,9 +50,9 @@ def acknowledged_before_flush() -> list[Any]:
     return [instead(LogDirectory, "acknowledge", hasty)]
 
 
-@mutation("readers are shown what is not flushed", "DB-83")
+@mutation("readers get records that are not flushed", "DB-83")
 def shown_before_flush() -> list[Any]:
-    """The high watermark is the log's end, whatever the topic asks for."""
+    """The high watermark is the log end, even if the topic requires a flush."""
 
     def raise_high_watermark(self: Partition) -> None:
         if self.log is not None and self.log.log_end_offset > self.log.high_watermark:
@@ -64,13 +64,13 @@ def shown_before_flush() -> list[Any]:
 
 @mutation("the recovery point is checkpointed before the flush", "KAFKA-10101")
 def checkpoint_before_flush() -> list[Any]:
-    """It says where the log ends, not how far it is durable."""
+    """The recovery point is the log end instead of the durable end."""
     return [instead(Durability, "recovery_point_to_save", property(lambda self: self._segments.last.end_offset))]
 
 
 @mutation("the mark of a clean shutdown stays", "KAFKA-10471")
 def clean_mark_stays() -> list[Any]:
-    """A start after a crash takes everything for flushed."""
+    """A start after a crash assumes that everything is flushed."""
     remove_mark = LogDirectory.load
 
     def load(self: LogDirectory, *given: Any) -> None:
@@ -85,7 +85,7 @@ def clean_mark_stays() -> list[Any]:
 
 @mutation("the name of a new segment is not synced", "ALICE, OSDI'14")
 def segment_name_not_synced() -> list[Any]:
-    """What is in it is durable, and nothing leads to it."""
+    """The content of the segment is durable, but its name is not."""
 
     def run(self: PendingFlush) -> None:
         for file in self._files:
@@ -97,13 +97,13 @@ def segment_name_not_synced() -> list[Any]:
 
 @mutation("the name of a new log is not synced", "DB-95")
 def log_name_unsynced() -> list[Any]:
-    """The power takes the directory of a log, with the records that were acknowledged in it."""
+    """A loss of power removes the directory of a log, with acknowledged records."""
     return [instead(PendingFlush, "sync_parent", lambda self: None)]
 
 
 @mutation("a flush forgets the segments before the last one", "our own")
 def closed_segments_not_flushed() -> list[Any]:
-    """Whatever was not flushed when the log was rolled stays so."""
+    """Records that were not flushed when the log was rolled stay unflushed."""
     rolled = Durability.rolled
 
     def forgetful(self: Durability, closed: Segment, base_offset: int) -> None:
@@ -115,7 +115,7 @@ def closed_segments_not_flushed() -> list[Any]:
 
 @mutation("a torn tail is not cut", "ALICE, OSDI'14")
 def torn_tail_not_cut() -> list[Any]:
-    """Its bytes stay behind the end, until something is written over a part of them."""
+    """The bytes of the torn tail stay behind the log end, until a part of them is overwritten."""
     cut = Loader._cut
 
     def careless(self: Loader, segment: Segment, scan: SegmentScan, later: list[int]) -> None:
@@ -129,7 +129,7 @@ def torn_tail_not_cut() -> list[Any]:
 
 @mutation("a start enters batches in indexes that have them", "our own")
 def index_entries_twice() -> list[Any]:
-    """The old entries stay, also those behind the end of the log."""
+    """The old entries stay, even those behind the log end."""
     read_segment = Loader._read_segment
 
     def careless(self: Loader, base_offset: int, suffixes: Sequence[str]) -> Any:
@@ -164,7 +164,7 @@ def end_from_index() -> list[Any]:
 
 @mutation("producers are forgotten at a start", "DB-75")
 def producers_forgotten() -> list[Any]:
-    """What is sent again after that is stored again."""
+    """Batches that are sent again after the start are stored again."""
 
     def load(self: ProducerHistory, *_: Any) -> None:
         self.states.load((), 0)
@@ -174,14 +174,14 @@ def producers_forgotten() -> list[Any]:
 
 @mutation("a snapshot has one batch of a producer", "DB-75")
 def one_batch_in_snapshots() -> list[Any]:
-    """The others that were in flight are out of order after a start, and are stored again in another epoch."""
+    """The producer's other batches in flight are out of order after a start, and are stored again in another epoch."""
     to_entries = ProducerState.to_entries
     return [instead(ProducerState, "to_entries", lambda self: to_entries(self)[-1:])]
 
 
 @mutation("a start enters no aborted transactions", "DB-73")
 def aborts_not_entered() -> list[Any]:
-    """The index of a segment that it reads again stays without those that a crash has taken."""
+    """The index of a segment that a start reads again lacks the entries that a crash has lost."""
     replay = ProducerHistory._replay
 
     def careless(self: ProducerHistory, segment: Segment, start_offset: int, end_offset: int) -> None:
@@ -193,13 +193,13 @@ def aborts_not_entered() -> list[Any]:
 
 @mutation("retention deletes by a clock that has jumped", "our own")
 def retention_by_wall_clock() -> list[Any]:
-    """What the machine's clock shows is believed at once."""
+    """Retention trusts a jump of the machine's clock at once."""
     return [instead(RetentionClock, "now_ms", lambda self, wall_clock_ms, monotonic_ms: wall_clock_ms)]
 
 
 @mutation("records are deleted before the new start is written", "DB-82")
 def start_not_saved() -> list[Any]:
-    """The next checkpoint has it."""
+    """Only the next checkpoint contains the new start."""
 
     def save_log_start(self: DirectoryRecords, partition: TopicPartition, offset: int) -> None:
         return None
@@ -207,9 +207,9 @@ def start_not_saved() -> list[Any]:
     return [instead(DirectoryRecords, "save_log_start", save_log_start)]
 
 
-@mutation("a checkpoint that found no room counts as written", "our own")
+@mutation("a checkpoint that failed on a full disk counts as written", "our own")
 def checkpoint_without_room() -> list[Any]:
-    """It is not written again until it changes."""
+    """The checkpoint is not written again until it changes."""
 
     def careless(self: DirectoryCheckpoints, offsets: dict[TopicPartition, int]) -> None:
         if offsets != self.log_starts:
@@ -224,7 +224,7 @@ def checkpoint_without_room() -> list[Any]:
 
 @mutation("the inventory is not read", "our own")
 def inventory_not_read() -> list[Any]:
-    """As at the first start of this version: nothing shows what is missing."""
+    """As at the first start of this version, nothing shows that files are missing."""
 
     def read(cls: type[Inventory], files: FileSystem, directory: str, directory_id: UUID) -> Inventory:
         return cls(files, directory, directory_id)
@@ -234,7 +234,7 @@ def inventory_not_read() -> list[Any]:
 
 @mutation("the log start of the checkpoint is believed", "our own")
 def checkpoint_start_believed() -> list[Any]:
-    """One changed bit, and the log begins elsewhere."""
+    """One changed bit moves the log's start."""
     known = DirectoryRecords.known
 
     def credulous(self: DirectoryRecords, partition: TopicPartition, names: Sequence[str]) -> Known:
@@ -246,21 +246,21 @@ def checkpoint_start_believed() -> list[Any]:
 
 @mutation("the inventory is written after segments are removed", "our own")
 def inventory_claims_too_much() -> list[Any]:
-    """The next checkpoint has what is left; after a kill before it, sound logs are taken for damaged."""
+    """Only the next checkpoint matches the files. After a kill before it, intact logs count as damaged."""
     return [instead(DirectoryRecords, "about_to_remove_below", lambda self, partition, base_offset: None)]
 
 
 @mutation("a roll is noted before the segment is durable", "our own")
 def roll_noted_early() -> list[Any]:
-    """The power takes a segment that the inventory has."""
+    """A loss of power removes a segment that the inventory has."""
     return [
         instead(Durability, "durable_base_offset", property(lambda self: self._segments.last.base_offset)),
     ]
 
 
-@mutation("a missing log is made again, and leads", "DB-89")
+@mutation("a missing log is created again, and leads", "DB-89")
 def missing_log_made_anew() -> list[Any]:
-    """Healthy followers start over, as their leader has nothing."""
+    """Healthy followers start over, because their leader has nothing."""
 
     def assess_missing(self: DirectoryFindings, partition: TopicPartition, topic_id: UUID | None) -> Finding:
         self.forget_missing([partition])
@@ -277,20 +277,20 @@ def aborted_index_believed() -> list[Any]:
 
 @mutation("batches are appended without a look at their records", "DB-84")
 def records_not_read() -> list[Any]:
-    """What no consumer can read is acknowledged, and stops every consumer."""
+    """Batches that no consumer can read are acknowledged, and stop every consumer."""
     return [instead(PartitionLog, "_newest_of", lambda self, data, header, *_: header.max_timestamp_ms)]
 
 
 @mutation("the offsets of records are not compared with their header", "DB-84")
 def offsets_of_records_believed() -> list[Any]:
-    """Readers get records with the offsets of others."""
+    """Readers get records with the offsets of other records."""
     summary = RecordHeads.summary
     return [instead(RecordHeads, "summary", lambda self: (*summary(self)[:2], -1))]
 
 
 @mutation("a batch gets the timestamp of its oldest record", "DB-84")
 def oldest_timestamp_taken() -> list[Any]:
-    """A search by time finds nothing in it, and retention deletes it too early."""
+    """A search by time finds nothing in the batch, and retention deletes it too early."""
 
     def summary(self: RecordHeads) -> tuple[int, int, int]:
         oldest, _, misplaced = found(self)
@@ -302,7 +302,7 @@ def oldest_timestamp_taken() -> list[Any]:
 
 @mutation("a rewritten segment is not synced before it takes another's place", "DB-117")
 def rewritten_not_synced() -> list[Any]:
-    """The old one, which was durable, is gone."""
+    """The old segment, which was durable, is gone."""
 
     def make_durable(self: Rewrites, segment: Segment) -> None:
         pass
@@ -312,7 +312,7 @@ def rewritten_not_synced() -> list[Any]:
 
 @mutation("the file of a segment stays open when another one has its path", "DB-117")
 def replaced_file_stays_open() -> list[Any]:
-    """Readers look in the old file for what is elsewhere in the new one."""
+    """Readers look in the old file for batches that are elsewhere in the new one."""
     put_in_place = swaps._put_in_place
 
     def put(handles: FileHandles, directory: str, old: Collection[int], new: Sequence[int]) -> None:

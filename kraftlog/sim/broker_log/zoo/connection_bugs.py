@@ -1,4 +1,4 @@
-"""Bugs of what is said over a client's connection."""
+"""Bugs of the conversation over a client's connection."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kraftlog.network.conversation import Conversation, Exchange
 from kraftlog.sim.engine.mutation import instead, mutation
 
 
-@mutation("an answer leaves as soon as it is there", "our own")
+@mutation("a response is sent before the responses to earlier requests", "our own")
 def answers_overtake() -> list[Any]:
-    """Clients take it for the one to an earlier request."""
+    """Clients take the response for the one to an earlier request."""
     answer = Conversation.answer
 
     def hasty(self: Conversation, exchange: Exchange, response: Message | None) -> None:
@@ -24,9 +24,9 @@ def answers_overtake() -> list[Any]:
     return [instead(Conversation, "answer", hasty)]
 
 
-@mutation("a Produce with acks=0 holds up the answers behind it", "DB-64")
+@mutation("a Produce with acks=0 blocks later responses", "DB-64")
 def no_answer_is_waited_for() -> list[Any]:
-    """It has none, and they wait for it."""
+    """A Produce with acks=0 has no response, but later responses wait for it."""
     answer = Conversation.answer
 
     def wait(self: Conversation, exchange: Exchange, response: Message | None) -> None:
@@ -36,9 +36,9 @@ def no_answer_is_waited_for() -> list[Any]:
     return [instead(Conversation, "answer", wait)]
 
 
-@mutation("a Fetch is not told that its client is gone", "our own")
+@mutation("a Fetch waits although its client has disconnected", "our own")
 def gone_clients_wait() -> list[Any]:
-    """It is held for as long as the client has said, and with it what it holds."""
+    """The Fetch and its memory are held for the wait time of a client that has disconnected."""
 
     def waiting(self: Conversation) -> list[Callable[[], None]]:
         return []

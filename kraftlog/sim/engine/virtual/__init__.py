@@ -1,1 +1,1 @@
-"""Virtual time and what it passes in: the queue of events, clocks, disks, the network."""
+"""Virtual time and the simulated environment: the event queue, clocks, disks, the network."""

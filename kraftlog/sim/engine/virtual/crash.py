@@ -1,4 +1,4 @@
-"""How a process ends, in the middle of a step or between two."""
+"""The ways a process ends, within a step or between two."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Crash(StrEnum):
-    """How a process ends, and what its disk keeps of what was not synced."""
+    """How a process ends, and what its disk keeps of unsynced writes."""
 
     KILLED = "killed, the page cache stays"
     NOTHING_KEPT = "power lost, nothing unsynced kept"
@@ -16,4 +16,4 @@ class Crash(StrEnum):
 
 
 class ProcessKilled(BaseException):
-    """Raised at the point where a process is killed; nothing of it runs on."""
+    """Raised where a process is killed, so that none of its code runs after that point."""

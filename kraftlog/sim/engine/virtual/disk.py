@@ -1,4 +1,4 @@
-"""A machine's disk: the production code's files in memory, how long syncs take, and what a crash leaves."""
+"""A machine's disk: the production code's files in memory, the duration of syncs, and the effects of a crash."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ QUICK_SYNC_US: Final = (80, 400)
 
 
 class Disk:
-    """Survives its processes."""
+    """A disk. It outlives the processes that use it."""
 
     def __init__(self, random: Random) -> None:
         self.files = MemoryFileSystem()
         self.sync_us = QUICK_SYNC_US
-        """How long a sync takes, at least and at most."""
+        """The shortest and the longest duration of a sync."""
         self._random = random
 
     def draw_sync_us(self) -> int:
-        """How long the next sync takes."""
+        """Return the duration of the next sync, in microseconds."""
         return self._random.randint(*self.sync_us)
 
     def crash(self, crash: Crash) -> None:
-        """A process that used it ends like that."""
+        """End the process that uses the disk, in the given way."""
         match crash:
             case Crash.KILLED:
                 self.files.end_process()
@@ -42,12 +42,12 @@ class Disk:
                 self.files.crash(random=self._random, sector_bytes=4096)
 
     def wipe(self) -> None:
-        """Everything on it is lost, with its faults."""
+        """Lose all files, and all faults of the disk."""
         self.files = MemoryFileSystem()
         self.sync_us = QUICK_SYNC_US
 
     def heal(self) -> None:
-        """The disk is quick, has room and gives no errors any more; what rotted stays rotten."""
+        """Make the disk quick, with free space and without errors. Corrupted bytes stay corrupted."""
         self.files.space_limit = None
         self.files.failing_syncs.clear()
         self.files.failing_reads.clear()

@@ -1,4 +1,4 @@
-"""Virtual time: the events to come, in order. Ties happen in the order in which they were scheduled."""
+"""Virtual time: scheduled events in order. Events of the same time run in the order in which they were scheduled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Timer:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """It will not happen."""
+        """Do not run the event."""
         self.is_cancelled = True
 
 
@@ -33,7 +33,7 @@ class EventQueue:
         self._queue: list[tuple[int, int, Timer]] = []
 
     def after(self, delay_us: int, callback: Callable[[], None]) -> Timer:
-        """Run `callback` in `delay_us`; 0 or less: now, after what is scheduled for now already."""
+        """Run `callback` after `delay_us`. With 0 or less it runs now, after the events already scheduled for now."""
         timer = Timer(callback)
         self._sequence += 1
         heapq.heappush(self._queue, (self.now_us + max(0, delay_us), self._sequence, timer))

@@ -1,4 +1,4 @@
-"""The network: messages between places, each way of each pair a link of its own that may lose, repeat and delay."""
+"""The simulated network. Each direction between two places is a link that may lose, repeat and delay messages."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from kraftlog.sim.engine.virtual.event_queue import EventQueue
 
 @dataclass(slots=True)
 class NetworkConditions:
-    """How messages fare that no fault is in the way of. Times in microseconds."""
+    """How links without a fault deliver messages. Times in microseconds."""
 
     delay_us: tuple[int, int] = (200, 2_000)
     drop_rate: float = 0.0
     duplicate_rate: float = 0.0
     late_rate: float = 0.0
-    """How many messages take long, by the heavy tail below: they arrive after what was sent later."""
+    """The share of messages that are delayed by a heavy tail: they arrive after messages that were sent later."""
     late_us_max: int = 0
 
 
 class Network:
-    """Carries callbacks instead of bytes: what is to happen where a message arrives."""
+    """Carries callbacks instead of bytes: each does what happens when its message arrives."""
 
     def __init__(self, event_queue: EventQueue, random: Random, conditions: NetworkConditions, marks: Marks) -> None:
         self.conditions = conditions
         self.cut_since_us: dict[tuple[int, int], int] = {}
-        """Links that lose everything, by (source, destination), and since when."""
+        """Links that lose everything, by (source, destination), and the time at which they were cut."""
         self.clogged_until_us: dict[tuple[int, int], int] = {}
-        """Links that keep everything back until then."""
+        """Links that delay all messages, and the time at which they deliver them."""
         self.refused_until_us: dict[tuple[int, int], int] = {}
-        """Links on which every connection is refused until then, though a process listens."""
+        """Links on which every connection is refused although a process listens, and until when."""
         self._event_queue = event_queue
         self._random = random
         self._marks = marks
 
     def send(self, source: int, destination: int, arrive: Callable[[], None], *, sent_after_us: int = 0) -> None:
-        """Send a message: `arrive` happens there never, once or more often. It leaves in `sent_after_us`."""
+        """Send a message `sent_after_us` from now. `arrive` is called at the destination, zero, one or more times."""
         conditions, random = self.conditions, self._random
         if (source, destination) in self.cut_since_us:
             self._marks.hit("network: lost on a cut link")
@@ -65,21 +65,21 @@ class Network:
         return delay_us
 
     def refuses(self, source: int, destination: int) -> bool:
-        """Whether a connection that is made now is refused on its way."""
+        """Return whether a connection attempt made now is refused."""
         return self.refused_until_us.get((source, destination), 0) > self._event_queue.now_us
 
     def cut_links(self, links: Iterable[tuple[int, int]]) -> None:
-        """Lose everything that is sent over these from now on."""
+        """From now on, lose everything that is sent over these links."""
         for link in links:
             self.cut_since_us.setdefault(link, self._event_queue.now_us)
 
     def heal_links(self, links: Iterable[tuple[int, int]]) -> None:
-        """Let messages pass again."""
+        """Let messages pass these links again."""
         for link in links:
             self.cut_since_us.pop(link, None)
 
     def heal(self) -> None:
-        """Mend everything: nothing is lost, repeated or late any more."""
+        """End all faults of the network: no message is lost, repeated or late."""
         self.cut_since_us.clear()
         self.clogged_until_us.clear()
         self.refused_until_us.clear()

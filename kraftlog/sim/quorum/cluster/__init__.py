@@ -1,1 +1,1 @@
-"""The machines of a cluster, when their processes live and die, and whose data faults may take."""
+"""The machines of a cluster, the start and end of their processes, and whose data faults may destroy."""

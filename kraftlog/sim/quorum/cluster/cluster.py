@@ -1,4 +1,4 @@
-"""A cluster: machines, a network, and when processes start, end and start again. Users and checkers are the world's."""
+"""A cluster: machines, a network, and the start and end of processes. The world adds users and invariants."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ FIRST_OBSERVER_ID = 11
 
 
 class Cluster(Observed):
-    """The environment of processes (`kraftlog.sim.quorum.node.stepped_process.Environment`), and what faults harm."""
+    """The environment of processes (`kraftlog.sim.quorum.node.stepped_process.Environment`), which faults harm."""
 
     def __init__(self, parameters: QuorumParameters, random: Random, marks: Marks) -> None:
         self.parameters = parameters
         self.event_queue = EventQueue()
         self.marks = marks
         self.violation: Violation | None = None
-        """What ends the run."""
+        """The violation that ends the run."""
         self.append_kill_rate = 0.0
-        """How often a controller's process is killed as it is about to append."""
+        """The probability that a controller's process is killed just before an append."""
         self.cluster_id = uuid_to_text(UUID(int=random.getrandbits(128) | 1))
         self.network = Network(self.event_queue, Random(random.random()), parameters.network, self.marks)
         self._wire_random = Random(random.random())
@@ -70,7 +70,7 @@ class Cluster(Observed):
         self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
         self.are_faults_over = False
-        """Whether no fault may start any more: a fault that waits for its moment checks this."""
+        """Whether no more faults may start. A fault that waits for its moment checks this."""
         self.log_start = parameters.log_start
         self.atlas = FaultAtlas(self, self.machines, may_lose_quorum=parameters.may_lose_quorum)
         self._seen_versions: dict[int, tuple[int, int]] = {}
@@ -95,7 +95,7 @@ class Cluster(Observed):
 
     @property
     def voters(self) -> VoterSet:
-        """The voters, and where each listens now."""
+        """The voters and their present addresses."""
         return VoterSet(Voter(key, self.machines[key.node_id].endpoint) for key in self._voter_keys)
 
     @property
@@ -109,21 +109,21 @@ class Cluster(Observed):
         return tuple(voter.endpoint for voter in self.voters.voters())
 
     def write_voters(self, machine: Machine) -> None:
-        """Write the voter set to a new disk, as `format` does, if voters are known by their directories in this run."""
+        """Write the voter set to a new disk, as `format` does, if the run's voter set has directory ids."""
         if self.parameters.voters_know_directories:
             machine.write_voters(self.voters)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def run_for(self, duration_us: int) -> None:
-        """Let time pass. Raises Violation."""
+        """Run the events of the next `duration_us`. Raises Violation."""
         end_us = self.event_queue.now_us + duration_us
         while self.event_queue.run_next(end_us):
             if self.violation is not None:
                 raise self.violation
 
     def finish_step(self, step: Step) -> None:
-        """Something happened to a node: read its disk if that changed, and check everything."""
+        """End a step of a node: read its disk if it changed, and check the invariants."""
         if self.violation is not None:
             return
         self._look_at_disk(self.machines[step.node.node_id], step)
@@ -137,12 +137,12 @@ class Cluster(Observed):
             self.violation = violation
 
     def after_step(self, step: Step) -> None:
-        """Something happened, and the view of the node is fresh. Raises Violation."""
+        """Update the marks and the atlas. The node's view is up to date. Raises Violation."""
         self.marks.saw(step.events, step.actions)
         self.atlas.after_step(step)
 
     def report_violation(self, message: str, cause: BaseException | None = None) -> None:
-        """A violation was seen outside of a step: the run ends with it."""
+        """End the run with a violation that was found outside of a step."""
         if self.violation is None:
             self.violation = Violation(message)
             self.violation.__cause__ = cause
@@ -169,13 +169,13 @@ class Cluster(Observed):
                 machine.view.has_damaged_snapshots = False
 
     def reply_to_connection(self, node_id: int, endpoint: Endpoint) -> tuple[Reply, int]:
-        """What a listener of a broker replies to a connection of a node, and when: here there are no brokers."""
+        """Return the reply of a broker's listener, and its delay. This class has no brokers."""
         return Reply.UNKNOWN, 0
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def machine_of(self, process: SteppedProcess) -> Machine:
-        """The machine that a process runs on, or ran on."""
+        """Return the machine on which a process runs or ran."""
         return self.machines[process.machine.node_id]
 
     def start(self, machine: Machine) -> None:
@@ -195,7 +195,7 @@ class Cluster(Observed):
             self.start(machine)
 
     def kill(self, machine: Machine, crash: Crash, *, restart_after_us: int | None) -> None:
-        """End the process of a machine now; start another one after `restart_after_us`, or never if that is None."""
+        """End the process of a machine now. Start another after `restart_after_us`, or never if that is None."""
         process = machine.process
         if process is None:
             return
@@ -205,7 +205,7 @@ class Cluster(Observed):
         self.restart(machine, restart_after_us)
 
     def restart(self, machine: Machine, delay_us: int | None) -> None:
-        """Start a machine's process in `delay_us`, if it is still down then; None: never."""
+        """Start a machine's process after `delay_us` if it is still down then; None: never."""
         if delay_us is None:
             machine.restart_at_us = None
             return
@@ -217,7 +217,7 @@ class Cluster(Observed):
             self.start(machine)
 
     def process_ended(self, process: SteppedProcess, reason: str) -> None:
-        """A process has ended: machines that held its requests notice; an operator or supervisor starts it again."""
+        """Handle the end of a process: cancel its requests on other nodes. A restart follows, as by a supervisor."""
         machine = self.machine_of(process)
         if machine.process is process:
             machine.process = None
@@ -228,14 +228,14 @@ class Cluster(Observed):
             self.restart(machine, self._wire_random.randrange(10, 3_000) * MICROSECONDS_PER_MS)
 
     def process_failed(self, process: SteppedProcess, error: BaseException) -> None:
-        """A process stopped itself: fine if a fault of its disk made it, else the end of the run."""
+        """Handle a process that stopped itself. Unless a fault of its disk explains that, it is a violation."""
         machine = self.machine_of(process)
         files = machine.disk.files
         match error:
             case FlushFailed():
                 is_expected = bool(files.failing_syncs)
             case OutOfSpace():
-                # A log that a snapshot replaces needs room, and so do the first quorum state of a new node and a new
+                # Replacing a log by a snapshot needs space, and so do the first quorum state of a new node and a new
                 # leader's first batch when elections have used up the reserve for it. Other appends are refused before.
                 replaces_log = any(isinstance(action, TruncateFullyAndStartAt) for action in process.step.actions)
                 is_new = not all(files.exists(join(DIRECTORY, name)) for name in COPY_NAMES)
@@ -252,19 +252,19 @@ class Cluster(Observed):
             self.violation.__cause__ = error
 
     def log_opened(self, hardware: Hardware, *, is_recovering: bool) -> None:
-        """A process has opened the log on its disk; maybe it has discarded what was there, and fetches it again."""
+        """Record that a process has opened its log. It may have discarded damaged records, which it fetches again."""
         self.atlas.note_start(hardware, is_recovering=is_recovering)
 
     def state_diverged(self, process: SteppedProcess, expected: StateDigest, own: StateDigest) -> None:
-        """A node detected that its state machine differs from the quorum's; that must be true."""
+        """Check that a node which detected a divergence of its state machine is right."""
         machine = process.machine
         if not machine.view.has_diverged and self.violation is None:
             self.violation = Violation(
-                f"node {machine.node_id} detected that its state machine differs: {own}, not {expected}; it does not"
+                f"node {machine.node_id} reported that its state machine differs: {own}, not {expected}; it does not"
             )
 
     def start_over(self, process: SteppedProcess) -> None:
-        """A node whose state machine is fenced may rebuild it: it ends and starts again by itself."""
+        """Restart a process whose state machine is fenced and may be rebuilt."""
         self.event_queue.after(1_000, partial(self._replace, process))
 
     def _replace(self, process: SteppedProcess) -> None:
@@ -279,13 +279,13 @@ class Cluster(Observed):
     def send_response(
         self, replier: SteppedProcess, source: SteppedProcess, correlation_id: int, response: Response, records: bytes
     ) -> None:
-        """Send the answer to `source`'s request."""
+        """Send the response to `source`'s request."""
         self.messages.send_response(replier, source, correlation_id, response, records)
 
-    # --- what it is ---------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def leader(self) -> Machine | None:
-        """The leader of the highest epoch that has one."""
+        """Return the leader of the highest epoch that has one."""
         leading = [
             (machine.view.replica.epoch, node_id)
             for node_id, machine in self.machines.items()
@@ -294,12 +294,12 @@ class Cluster(Observed):
         return self.machines[max(leading)[1]] if leading else None
 
     def voters_up(self) -> list[Machine]:
-        """The voters whose process runs."""
+        """Return the voters whose process runs."""
         return [machine for machine in self.machines.values() if machine.view.is_voter and machine.process is not None]
 
 
 def _has_whole_snapshots(view: NodeView) -> bool:
-    """Whether every snapshot on its disk is whole, and there is one where the log begins."""
+    """Whether every snapshot on the disk is intact, and one ends where the log begins."""
     found, start = view.durable_snapshots.found, view.durable_log.start
     is_covered = start.offset == 0 or start in found
     return is_covered and all(snapshot_fault(snapshot_id, data) is None for snapshot_id, data in found.items())

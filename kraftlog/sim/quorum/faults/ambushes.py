@@ -1,6 +1,6 @@
-"""Faults in the middle of work on snapshots: ambushes that set them off, and marks that prove that they happened.
+"""Faults during work on snapshots: ambushes that trigger them, and marks that show that they happened.
 
-The work is the production code's; its methods are wrapped while a run lasts.
+The work is done by production code, whose methods are wrapped while a run lasts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from snapshot.writer import SnapshotWriter
 
 
 class SnapshotWork(StrEnum):
-    """Work that takes several operations on a disk, and may be cut short after any of them."""
+    """Work that takes several disk operations and may be cut short after any of them."""
 
     WRITES = "a snapshot is written"
     RECEIVES = "a snapshot is received"
@@ -52,7 +52,7 @@ STARTED_OVER_AT_START: Final = "recovery: a log started over behind a snapshot t
 
 @contextlib.contextmanager
 def watching_snapshot_work(cluster: Cluster) -> Iterator[None]:
-    """Mark work that is interrupted, and set off ambushes, within the block."""
+    """Return a context manager that marks interrupted work and triggers ambushes within its block."""
     with contextlib.ExitStack() as stack:
         for owner, name, work in _METHODS:
             watched = _watched(cluster, getattr(owner, name), work)

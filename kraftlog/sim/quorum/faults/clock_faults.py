@@ -1,4 +1,4 @@
-"""Faults of clocks. Safety depends on no clock; elections only on clocks that are not wrong for ever."""
+"""Faults of clocks. Safety depends on no clock, and elections only on clocks that are not wrong forever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraftlog.sim.quorum.world import World
 
 @fault("clock: runs fast or slow")
 def drift(world: World, random: Random) -> str | None:
-    """A machine's time passes up to ten times as fast, or as slowly, as the others'."""
+    """Make a machine's time pass up to ten times as fast, or as slowly, as the others'."""
     machine = any_machine(world, random)
     rate = random.choice([0.1, 0.5, 0.9, 1.1, 2.0, 10.0])
     machine.clock.drift(world.event_queue.now_us, rate)
@@ -20,7 +20,7 @@ def drift(world: World, random: Random) -> str | None:
 
 @fault("clock: leaps forward")
 def leap(world: World, random: Random) -> str | None:
-    """A machine slept: its monotonic clock leaps forward."""
+    """Move a machine's monotonic clock forward, as when it slept."""
     machine = any_machine(world, random)
     forward_ms = random.choice([100, 1_000, 10_000, 3_600_000])
     machine.clock.jump(forward_ms)
@@ -30,7 +30,7 @@ def leap(world: World, random: Random) -> str | None:
 
 @fault("clock: the wall clock jumps")
 def jump(world: World, random: Random) -> str | None:
-    """A machine's clock is set, forward or back; timestamps in the log must not go back."""
+    """Set a machine's wall clock forward or back. Timestamps in the log must not go back."""
     machine = any_machine(world, random)
     machine.clock.wall_offset_ms += random.choice([-3_600_000, -1_000, 1_000, 3_600_000])
     return f"{machine.node_id}: {machine.clock.wall_offset_ms} ms off"

@@ -1,4 +1,4 @@
-"""Faults of state machines' databases: other contents than the others', rot, loss, damage."""
+"""Faults of state machines' databases: diverged content, bit rot, loss, damage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftlog.sim.quorum.world import World
 
 @fault("database: comes to something else")
 def diverge(world: World, random: Random) -> str | None:
-    """The digest of a node's tables differs from the others': the node must be detected, fenced and rebuilt."""
+    """Change the digest of a node's tables. The divergence must be detected, and the node fenced and rebuilt."""
     machine = any_machine(world, random)
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]
@@ -27,7 +27,10 @@ def diverge(world: World, random: Random) -> str | None:
 
 @fault("database: a stored row changes")
 def rot_row(world: World, random: Random) -> str | None:
-    """A value in a node's tables changes where SQLite does not look: the node must detect that and rebuild them."""
+    """Change a value in a node's tables where SQLite does not check.
+
+    The node must detect that and rebuild the tables.
+    """
     machine = any_machine(world, random)
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]
@@ -43,7 +46,7 @@ def rot_row(world: World, random: Random) -> str | None:
 
 @fault("database: lost")
 def lose_database(world: World, random: Random) -> str | None:
-    """The state machine's file is lost; the log fills a new one."""
+    """Lose the state machine's file. The log fills a new one."""
     machine = any_machine(world, random)
     if not world.atlas.may_lose_database(machine):
         return None
@@ -54,7 +57,7 @@ def lose_database(world: World, random: Random) -> str | None:
 
 @fault("database: damaged")
 def damage_database(world: World, random: Random) -> str | None:
-    """Bits of the state machine's file flip."""
+    """Flip bits of the state machine's file."""
     machine = any_machine(world, random)
     if not world.atlas.may_lose_database(machine):
         return None
@@ -65,7 +68,7 @@ def damage_database(world: World, random: Random) -> str | None:
 
 @fault("database: cannot be written for a while")
 def lock_database(world: World, random: Random) -> str | None:
-    """Another process has locked it, or there is no room: what is committed waits, and is applied then."""
+    """Make writes fail, as another process's lock or a full disk does. Committed records wait and are applied later."""
     machine = any_machine(world, random)
     database = machine.database
     database.is_locked = True
@@ -79,7 +82,10 @@ def lock_database(world: World, random: Random) -> str | None:
 
 @fault("database: a reader keeps its write-ahead log")
 def hold_database(world: World, random: Random) -> str | None:
-    """It cannot start over, grows to its bound, and then nothing is applied until the reader ends."""
+    """Hold the write-ahead log.
+
+    It cannot start over and grows to its bound; then nothing is applied until the reader ends.
+    """
     machine = any_machine(world, random)
     database = machine.database
     database.is_held = True

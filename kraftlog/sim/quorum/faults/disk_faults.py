@@ -1,4 +1,4 @@
-"""Faults of disks: slow, full, failing, rotting, replaced. What rots stays within what the atlas allows."""
+"""Faults of disks: slow, full, failing, corrupted, replaced. Damage stays within what the atlas allows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SNAPSHOTS = join(DIRECTORY, SNAPSHOTS_NAME)
 
 @fault("disk: slow")
 def slow(world: World, random: Random) -> str | None:
-    """Syncs take from milliseconds to seconds."""
+    """Make syncs take from milliseconds to seconds."""
     machine = any_machine(world, random)
     disk = machine.disk
     disk.sync_us = random.choice([(10_000, 60_000), (100_000, 500_000), (1_000_000, 10_000_000)])
@@ -39,7 +39,7 @@ def slow(world: World, random: Random) -> str | None:
 
 @fault("disk: full")
 def fill(world: World, random: Random) -> str | None:
-    """There is room for only a few hundred bytes more, and later enough again."""
+    """Leave space for only a few hundred more bytes. There is enough again later."""
     machine = any_machine(world, random)
     files = machine.disk.files
     files.space_limit = files.used_bytes() + random.choice([0, 50, 300, 2_000])
@@ -53,7 +53,7 @@ def fill(world: World, random: Random) -> str | None:
 
 @fault("disk: syncs fail")
 def fail_syncs(world: World, random: Random) -> str | None:
-    """Every sync of a file of the log, or of the quorum state, fails; the process must end, and starts again later."""
+    """Make every sync of the log, the quorum state or both fail. The process must end; it starts again later."""
     machine = any_machine(world, random)
     files = machine.disk.files
     names = [join(LOG, name) for name in files.durable_files(LOG)] if files.exists(LOG) else []
@@ -65,7 +65,7 @@ def fail_syncs(world: World, random: Random) -> str | None:
 
 @fault("disk: reads fail")
 def fail_reads(world: World, random: Random) -> str | None:
-    """A file of the log cannot be read; that segment counts as damaged if the process starts meanwhile."""
+    """Make reads of a file of the log fail. That segment counts as damaged if the process starts during this time."""
     machine = any_machine(world, random)
     files = machine.disk.files
     if not files.exists(LOG) or not world.atlas.may_harm(machine):
@@ -81,7 +81,7 @@ def fail_reads(world: World, random: Random) -> str | None:
 
 
 def _frames(machine: Machine) -> list[tuple[str, Frame]]:
-    """The frames on a disk, with the names of their segments."""
+    """Return the frames on a disk, with the names of their segments."""
     files = machine.disk.files
     if not files.exists(LOG):
         return []
@@ -94,7 +94,10 @@ def _frames(machine: Machine) -> list[tuple[str, Frame]]:
 
 
 def _are_vouched(frames: list[tuple[str, Frame]], name: str, start: int, end: int) -> bool:
-    """Whether frames outside of those bytes say that one in them was flushed: then damage there is known as damage."""
+    """Whether a frame outside the given bytes shows that a frame in them was flushed.
+
+    Only then is damage recognized as such.
+    """
     hit = [(at, frame) for at, frame in frames if at == name and frame.position < end and start < frame.end_position]
     vouched = max((frame.durable_before for at, frame in frames if (at, frame) not in hit), default=0)
     return any(frame.batch is not None and frame.batch.end_offset <= vouched for _, frame in hit)
@@ -131,19 +134,19 @@ def _damage_log(world: World, random: Random, *, sector: bool) -> str | None:
 
 @fault("disk: a bit of the log flips")
 def flip_log_bit(world: World, random: Random) -> str | None:
-    """A bit of what was flushed long ago changes, in a frame's head or in its batch."""
+    """Change a bit of data that was flushed long ago, in a frame's head or in its batch."""
     return _damage_log(world, random, sector=False)
 
 
 @fault("disk: a sector of the log is lost")
 def lose_log_sector(world: World, random: Random) -> str | None:
-    """A sector that was written and synced reads as zeros: a write that went astray, or never happened."""
+    """Zero a sector that was written and synced, as after a misdirected or lost write."""
     return _damage_log(world, random, sector=True)
 
 
 @fault("disk: a copy of the quorum state rots")
 def damage_quorum_state(world: World, random: Random) -> str | None:
-    """A bit of one of the two copies flips; the process starts from the other and repairs it."""
+    """Flip a bit in one of the two copies. The process starts from the other one and repairs the damaged one."""
     machine = any_machine(world, random)
     files = machine.disk.files
     named = files.durable_files(DIRECTORY)
@@ -152,7 +155,7 @@ def damage_quorum_state(world: World, random: Random) -> str | None:
     name = random.choice(COPY_NAMES)
     states = [decode_copy(bytes(named[copy].data), copy) for copy in COPY_NAMES]
     if states[0] is None or states[0] != states[1]:
-        return None  # a crash in the middle of a save, and rot in the newer copy, bring back the state before it
+        return None  # a crash during a save plus damage of the newer copy would bring back the previous state
     position = random.randrange(len(named[name].data))
     files.damage(join(DIRECTORY, name), position, bytes([named[name].data[position] ^ 1 << random.randrange(8)]))
     return f"{machine.node_id}: {name}"
@@ -160,7 +163,7 @@ def damage_quorum_state(world: World, random: Random) -> str | None:
 
 @fault("disk: the meta file rots")
 def damage_meta(world: World, random: Random) -> str | None:
-    """It is unknown whose directory it is: the node must not start until the file is restored."""
+    """Damage the meta file, so that the directory's owner is unknown. The node must not start until it is restored."""
     machine = any_machine(world, random)
     files = machine.disk.files
     named = files.durable_files(DIRECTORY)
@@ -184,12 +187,12 @@ def damage_meta(world: World, random: Random) -> str | None:
 
 @fault("disk: the log is rolled back to an older copy")
 def roll_back_log(world: World, random: Random) -> str | None:
-    """The log's directory is what it was some time ago, of whatever history that was; the database is not.
+    """Restore the log's directory to an older copy, of whatever history. The database is not rolled back.
 
-    Sometimes the snapshots are rolled back, too. Only where the database reveals it: if that was rolled back as well,
-    nothing on this disk would, and rolling back the vote would forget it, which is another fault. Nor is it a copy
-    from before the voter took part: then it would start as a new voter, and a majority of such voters never elects.
-    Nor one with a snapshot that another fault has damaged.
+    Sometimes the snapshots are rolled back, too. The fault happens only where the database reveals it: if the database
+    were rolled back as well, nothing on this disk would. The quorum state stays, because forgetting the vote is another
+    fault. The copy must not be from before the voter took part: the voter would start as a new voter, and a majority of
+    such voters never elects. Nor may it contain a snapshot that another fault has damaged.
     """
     machine = any_machine(world, random)
     files = machine.disk.files
@@ -234,7 +237,7 @@ def _put_back(files: MemoryFileSystem, directory: str, contents: Mapping[str, by
 
 @fault("disk: wiped, a new directory id")
 def wipe(world: World, random: Random) -> str | None:
-    """The disk is replaced by an empty one: another replica, which a voter set that names directories can recognize."""
+    """Replace the disk by an empty one. A voter set with directory ids recognizes the node as another replica."""
     machine = any_machine(world, random)
     if machine.view.is_voter and not (world.parameters.voters_know_directories and world.atlas.may_harm(machine)):
         return None
@@ -247,13 +250,13 @@ def wipe(world: World, random: Random) -> str | None:
 
 @fault("disk: wiped under the same id")
 def wipe_unnoticed(world: World, random: Random) -> str | None:
-    """A voter's disk is replaced by an empty one, and the other nodes know the voter only by its node id."""
+    """Replace a voter's disk by an empty one while the other nodes know the voter only by its node id."""
     machine = any_machine(world, random)
     is_static = not world.parameters.voters_know_directories
     if not is_static or not machine.view.is_voter or len(world.voter_ids) < 3 or not world.atlas.may_harm(machine):
         return None
     world.atlas.harm(machine)
     world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
-    # `format` asks the other voters, and an operator who knows that there was a cluster uses --replace.
+    # An operator who runs `format` when a cluster exists uses --replace: the command asks the other voters.
     machine.replace_disk(is_replacement=world.committed_end_offset > 0 or random.random() < 0.5)
     return str(machine.node_id)

@@ -1,4 +1,4 @@
-"""The base of all faults, and what most of them need."""
+"""The base of all faults, and helpers that most of them use."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Fault:
 
 
 REGISTERED: Final[dict[str, Fault]] = {}
-"""By name, what the modules of this package define. `kraftlog.sim.quorum.faults.catalogue` imports them all."""
+"""The faults that the modules of this package define, by name. `catalogue` imports all these modules."""
 
 
 def fault(kind: str) -> Callable[[Begin], Begin]:
-    """Make a function the fault of that kind."""
+    """Return a decorator that registers a function as the fault of that kind."""
 
     def register(begin: Begin) -> Begin:
         REGISTERED[kind] = Fault(kind, begin)
@@ -41,24 +41,24 @@ def fault(kind: str) -> Callable[[Begin], Begin]:
 
 
 def duration_us(random: Random, low_ms: int = 100, high_ms: int = 15_000) -> int:
-    """How long a fault lasts: mostly short, sometimes long."""
+    """Return the duration of a fault: mostly short, sometimes long."""
     return int((low_ms + (high_ms - low_ms) * random.random() ** 2) * MICROSECONDS_PER_MS)
 
 
 def downtime_us(random: Random) -> int:
-    """How long a process stays down: mostly it is restarted at once."""
+    """Return how long a process stays down: mostly it is restarted at once."""
     return random.choice([1, 10, 200, 1_000, 5_000, 20_000]) * MICROSECONDS_PER_MS
 
 
 def any_machine(world: World, random: Random) -> Machine:
-    """Some machine, voters most of the time."""
+    """Return a random machine, mostly a voter."""
     machines = list(world.machines.values())
     voters = [machine for machine in machines if machine.view.is_voter]
     return random.choice(voters if voters and random.random() < 0.8 else machines)
 
 
 def running(world: World) -> list[Machine]:
-    """Machines whose process runs and is not paused."""
+    """Return the machines whose process runs and is not paused."""
     return [
         machine for machine in world.machines.values() if machine.process is not None and not machine.view.is_paused
     ]

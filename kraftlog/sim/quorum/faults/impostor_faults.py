@@ -1,4 +1,4 @@
-"""Strangers: the messages of a process that is not a member of the cluster, and its answers at a member's address."""
+"""Messages of a process that is not a member of the cluster, and its answers at a member's address."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from raft.core.types import ReplicaKey, StateDigest
 
 STRANGER_ID: Final = NodeId(77)
 STRANGER_ENDPOINT: Final = Endpoint("stranger", 9090)
-"""It is in no configuration: a node that sends anything there violates an invariant."""
+"""The unknown process's address. It is in no configuration: a node that sends anything there violates an invariant."""
 
 EPOCHS_AHEAD: Final = (0, 0, 1, 1, 7, EPOCHS_AT_ONCE_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Claim:
-    """The identity that a stranger claims, and what it guesses about the receiver: all correct, the worst case."""
+    """A false identity, and correct guesses about the receiver, which is the worst case."""
 
     cluster_id: str | None
     key: ReplicaKey
@@ -43,7 +43,7 @@ class _Claim:
     last_epoch: Epoch
 
     def requests(self, random: Random) -> list[Request]:
-        """One of each kind that could do harm."""
+        """Return one request of each kind that could do harm."""
         ahead = Epoch(self.epoch + random.choice(EPOCHS_AHEAD))
         return [
             VoteRequest(
@@ -93,7 +93,8 @@ def _claim(world: World, random: Random, machine: Machine) -> _Claim | None:
     keys = [ReplicaKey(STRANGER_ID, UUID(int=random.getrandbits(128) | 1)), ReplicaKey(STRANGER_ID)]
     cluster_id: str | None = world.cluster_id
     if world.parameters.voters_know_directories:
-        # Without directory ids a voter's id is all that a voter has (RF-01): a process that names one is taken for it.
+        # Without directory ids a voter is identified by its node id alone (RF-01): a process that names the id counts
+        # as that voter. So only ids with a directory are claimed here.
         member_id = NodeId(random.choice(world.voter_ids))
         keys += [ReplicaKey(member_id, UUID(int=random.getrandbits(128) | 1)), ReplicaKey(member_id)] * 2
     key = random.choice(keys)
@@ -110,13 +111,13 @@ def _claim(world: World, random: Random, machine: Machine) -> _Claim | None:
 
 
 def _members(world: World) -> list[ReplicaKey]:
-    """Keys of voters: what a node of another cluster may know."""
+    """Return the keys of the voters, which a node of another cluster may know."""
     return [voter.key for voter in world.voters.voters()]
 
 
 @fault("input: a stranger's claims")
 def claim(world: World, random: Random) -> str | None:
-    """A process that is not a member claims for a while, to all nodes, to be one or to lead, and knows everything."""
+    """For a while, send all nodes requests that claim membership or leadership, with full knowledge of the cluster."""
     if not running(world):
         return None
     count, pause_ms = random.choice([1, 5, 20]), random.choice([1, 20, 200])
@@ -134,7 +135,7 @@ def claim(world: World, random: Random) -> str | None:
 
 @fault("input: another cluster's node at a node's address")
 def squat(world: World, random: Random) -> str | None:
-    """A node is down, and a node of another cluster answers where it listened."""
+    """Take a node down, and let a node of another cluster answer at its address."""
     machine = any_machine(world, random)
     if machine.process is None:
         return None

@@ -1,4 +1,4 @@
-"""Requests that no correct replica sends: every one must be refused, and change nothing."""
+"""Requests that no correct replica sends. Each must be refused and change nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _send(world: World, random: Random, machine: Machine, requests: list[Request
 
 @fault("input: another cluster's requests")
 def send_foreign(world: World, random: Random) -> str | None:
-    """A node of another cluster has the wrong address."""
+    """Send requests of another cluster's node, which is configured with the wrong address."""
     machines = running(world)
     if not machines:
         return None
@@ -88,7 +88,7 @@ def send_foreign(world: World, random: Random) -> str | None:
 
 @fault("input: somebody wants a snapshot")
 def want_snapshot(world: World, random: Random) -> str | None:
-    """A tool requests from the leader a snapshot that does not exist, and bytes after the end of one."""
+    """Request from the leader a snapshot that does not exist, and bytes after the end of each that exists."""
     leader = world.leader()
     if leader is None or leader.view.replica is None:
         return None
@@ -107,7 +107,7 @@ def want_snapshot(world: World, random: Random) -> str | None:
 
 @fault("input: an append that is too large")
 def append_too_much(world: World, random: Random) -> str | None:
-    """A client of the leader appends more than a batch may hold."""
+    """Append more than a batch may hold, as a client of the leader."""
     leader = world.leader()
     if leader is None or leader.process is None:
         return None
@@ -118,21 +118,22 @@ def append_too_much(world: World, random: Random) -> str | None:
 
 @fault("input: malformed requests")
 def send_malformed(world: World, random: Random) -> str | None:
-    """Impossible epochs and offsets."""
+    """Send requests with impossible epochs and offsets."""
     machines = running(world)
     if not machines:
         return None
     machine = random.choice(machines)
-    nobody = ReplicaKey(NodeId(-5))
-    requests = [*_requests(None, random.choice(FAR_EPOCHS), nobody, -7)]
+    unknown = ReplicaKey(NodeId(-5))
+    requests = [*_requests(None, random.choice(FAR_EPOCHS), unknown, -7)]
     return _send(world, random, machine, requests)
 
 
 @fault("input: a leader's answer lacks what is committed")
 def lack_committed(world: World, random: Random) -> str | None:
-    """The next answer to a follower's fetch claims that the leader's log diverges where the follower's is committed.
+    """Make the next answer to a follower's fetch claim a log divergence below the follower's high watermark.
 
-    Or it offers a snapshot that ends there. The follower must cut nothing, continue, and follow that leader again.
+    Or the answer offers a snapshot that ends there. The follower must truncate nothing, continue, and follow that
+    leader again.
     """
     followers = [
         machine

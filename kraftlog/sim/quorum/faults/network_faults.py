@@ -1,4 +1,4 @@
-"""Faults of the network. Links go one way; what was sent before a cut still arrives."""
+"""Faults of the network. Links go one way; a message sent before a cut still arrives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _two(world: World, random: Random) -> tuple[int, int]:
 
 @fault("network: a link is cut one way")
 def cut_one_way(world: World, random: Random) -> str | None:
-    """Messages from one node to another are lost; answers get through."""
+    """Lose messages from one node to another, but not the answers."""
     if len(world.machines) < 2:
         return None
     link = _two(world, random)
@@ -46,7 +46,7 @@ def cut_one_way(world: World, random: Random) -> str | None:
 
 @fault("network: a link is cut")
 def cut_both_ways(world: World, random: Random) -> str | None:
-    """Nothing passes between two nodes."""
+    """Lose all messages between two nodes."""
     if len(world.machines) < 2:
         return None
     one, other = _two(world, random)
@@ -56,7 +56,7 @@ def cut_both_ways(world: World, random: Random) -> str | None:
 
 @fault("network: a node is isolated")
 def isolate(world: World, random: Random) -> str | None:
-    """Nothing passes between one node and all others."""
+    """Lose all messages between one node and all others."""
     node_id = any_machine(world, random).node_id
     _cut(world, random, _both_ways([node_id], world.machines))
     return str(node_id)
@@ -64,7 +64,7 @@ def isolate(world: World, random: Random) -> str | None:
 
 @fault("network: the leader is isolated")
 def isolate_leader(world: World, random: Random) -> str | None:
-    """The leader still believes that it leads, and its clients still reach it."""
+    """Isolate the leader. It still believes that it leads, and its clients still reach it."""
     leader = world.leader()
     if leader is None:
         return None
@@ -74,7 +74,7 @@ def isolate_leader(world: World, random: Random) -> str | None:
 
 @fault("network: a node hears nothing")
 def deafen(world: World, random: Random) -> str | None:
-    """What it sends arrives, but it receives nothing."""
+    """Lose every message to a node. Its own messages arrive."""
     node_id = any_machine(world, random).node_id
     _cut(world, random, product(world.machines, [node_id]))
     return str(node_id)
@@ -82,7 +82,7 @@ def deafen(world: World, random: Random) -> str | None:
 
 @fault("network: a node is not heard")
 def silence(world: World, random: Random) -> str | None:
-    """It receives everything, but nothing that it sends arrives."""
+    """Lose every message from a node. It receives all messages."""
     node_id = any_machine(world, random).node_id
     _cut(world, random, product([node_id], world.machines))
     return str(node_id)
@@ -90,7 +90,7 @@ def silence(world: World, random: Random) -> str | None:
 
 @fault("network: split in two")
 def split(world: World, random: Random) -> str | None:
-    """Two groups that do not reach each other."""
+    """Split the nodes into two groups that do not reach each other."""
     node_ids = random.sample(sorted(world.machines), len(world.machines))
     at = random.randint(0, len(node_ids))
     _cut(world, random, _both_ways(node_ids[:at], node_ids[at:]))
@@ -99,7 +99,7 @@ def split(world: World, random: Random) -> str | None:
 
 @fault("network: two groups and a bridge")
 def bridge(world: World, random: Random) -> str | None:
-    """Two groups, and only one node can talk to both."""
+    """Split the nodes into two groups; only one node reaches both."""
     node_ids = random.sample(sorted(world.machines), len(world.machines))
     if len(node_ids) < 3:
         return None
@@ -110,7 +110,7 @@ def bridge(world: World, random: Random) -> str | None:
 
 @fault("network: a link flaps")
 def flap(world: World, random: Random) -> str | None:
-    """A link is cut and restored again and again."""
+    """Cut and restore a link repeatedly."""
     if len(world.machines) < 2:
         return None
     links = _both_ways(*([node_id] for node_id in _two(world, random)))
@@ -124,7 +124,7 @@ def flap(world: World, random: Random) -> str | None:
 
 @fault("network: a link is clogged")
 def clog(world: World, random: Random) -> str | None:
-    """What is sent over a link is kept back and arrives all at once."""
+    """Hold back the messages of a link, then deliver them all at once."""
     if len(world.machines) < 2:
         return None
     link = _two(world, random)
@@ -133,7 +133,7 @@ def clog(world: World, random: Random) -> str | None:
 
 
 def _refuse(world: World, link: tuple[int, int], for_us: int) -> None:
-    """Refuse new connections over a link, and break those that there are."""
+    """Refuse new connections over a link, and break the existing ones."""
     world.network.refused_until_us[link] = world.event_queue.now_us + for_us
     target = world.machines[link[1]].process
     if target is not None:
@@ -142,7 +142,7 @@ def _refuse(world: World, link: tuple[int, int], for_us: int) -> None:
 
 @fault("network: connections are refused for a moment")
 def refuse(world: World, random: Random) -> str | None:
-    """Links flap: connections are refused though processes listen, for less time than a leader is given up in."""
+    """Refuse connections on some links although processes listen, too briefly for followers to abandon a leader."""
     if len(world.machines) < 2:
         return None
     links = [_two(world, random) for _ in range(random.randint(1, 4))]
@@ -153,7 +153,7 @@ def refuse(world: World, random: Random) -> str | None:
 
 @fault("network: a firewall refuses connections")
 def refuse_for_long(world: World, random: Random) -> str | None:
-    """One node's connections to another are refused for so long that it believes it."""
+    """Refuse one node's connections to another for so long that the node concludes that the other is down."""
     if len(world.machines) < 2:
         return None
     link = _two(world, random)
@@ -163,7 +163,7 @@ def refuse_for_long(world: World, random: Random) -> str | None:
 
 @fault("network: clients are cut off")
 def cut_clients_off(world: World, random: Random) -> str | None:
-    """Some node and all clients do not reach each other."""
+    """Lose all messages between one node and all clients."""
     node_id = any_machine(world, random).node_id
     clients = range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + len(world.clients))
     _cut(world, random, _both_ways([node_id], clients))
@@ -185,31 +185,31 @@ def _for_a_while(world: World, random: Random, **conditions: Any) -> str:
 
 @fault("network: many messages are lost")
 def lose(world: World, random: Random) -> str | None:
-    """Nearly every third message is lost."""
+    """Lose nearly every third message."""
     return _for_a_while(world, random, drop_rate=0.3)
 
 
 @fault("network: many messages are repeated")
 def repeat(world: World, random: Random) -> str | None:
-    """Every other message arrives twice, the second time long after."""
+    """Deliver every other message twice, the second time much later."""
     return _for_a_while(world, random, duplicate_rate=0.5)
 
 
 @fault("network: messages overtake each other")
 def overtake(world: World, random: Random) -> str | None:
-    """Every third message is late, up to seconds."""
+    """Delay every third message, up to seconds."""
     return _for_a_while(world, random, late_rate=0.3, late_us_max=8_000_000)
 
 
 @fault("network: everything is slow")
 def slow(world: World, random: Random) -> str | None:
-    """Messages take as long as elections."""
+    """Make messages take as long as elections."""
     return _for_a_while(world, random, delay_us=(50_000, 900_000))
 
 
 @fault("network: batches arrive damaged")
 def corrupt(world: World, random: Random) -> str | None:
-    """Every fifth answer with batches has a bit flipped in them."""
+    """Flip a bit of the batches in every fifth answer."""
     world.messages.corrupt_rate = 0.2
 
     def end() -> None:
@@ -221,14 +221,14 @@ def corrupt(world: World, random: Random) -> str | None:
 
 @fault("network: pieces of snapshots arrive damaged")
 def corrupt_pieces(world: World, random: Random) -> str | None:
-    """The next few pieces of snapshots that are sent have a bit flipped in them."""
+    """Flip a bit in each of the next few snapshot pieces that are sent."""
     world.messages.pieces_to_corrupt = random.choice([1, 2, 5])
     return f"{world.messages.pieces_to_corrupt} of them"
 
 
 @fault("network: cut off in the middle of a snapshot")
 def cut_transfer(world: World, random: Random) -> str | None:
-    """The next node to fetch a piece of a snapshot loses the leader; mostly the others do, too, and elect another."""
+    """Cut the next node that fetches a snapshot piece off from the leader; mostly the others, too, which then elect."""
 
     def spring(source: SteppedProcess, leader: Machine) -> None:
         if random.random() < 0.8:
@@ -237,7 +237,7 @@ def cut_transfer(world: World, random: Random) -> str | None:
             _cut(world, random, _both_ways([leader.node_id], [source.machine.node_id]))
 
     world.messages.transfer_ambush = spring
-    return "whoever asks next"
+    return "the next requester"
 
 
 def heal(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Faults of processes: killed anywhere, paused, restarted again and again; and leaders that are asked to resign."""
+"""Faults of processes: killed at any point, paused, restarted repeatedly; and leaders that are asked to resign."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ def _kill(world: World, random: Random, machine: Machine, crash: Crash) -> str:
 
 @fault("process: killed")
 def kill(world: World, random: Random) -> str | None:
-    """The process ends at once; the page cache stays."""
+    """Kill a process. The page cache survives."""
     return _kill(world, random, any_machine(world, random), Crash.KILLED)
 
 
 @fault("process: the leader is killed")
 def kill_leader(world: World, random: Random) -> str | None:
-    """The leader is killed."""
+    """Kill the leader."""
     leader = world.leader()
     return None if leader is None else _kill(world, random, leader, Crash.KILLED)
 
 
 @fault("power: cut, nothing unsynced kept")
 def cut_power_keep_nothing(world: World, random: Random) -> str | None:
-    """What was not synced is lost."""
+    """Lose everything that was not synced."""
     return _kill(world, random, any_machine(world, random), Crash.NOTHING_KEPT)
 
 
 @fault("power: cut, a torn write kept")
 def cut_power_keep_prefix(world: World, random: Random) -> str | None:
-    """What was not synced is kept up to some byte."""
+    """Keep unsynced writes up to some byte."""
     return _kill(world, random, any_machine(world, random), Crash.PREFIX_KEPT)
 
 
 @fault("power: cut, sectors kept in any order")
 def cut_power_keep_sectors(world: World, random: Random) -> str | None:
-    """Of what was not synced any sectors of 512 bytes are kept, and of new names the first few."""
+    """Keep any of the unsynced sectors of 512 bytes, and the first few of the new file names."""
     return _kill(world, random, any_machine(world, random), Crash.SECTORS_KEPT)
 
 
 @fault("power: cut, pages kept in any order")
 def cut_power_keep_pages(world: World, random: Random) -> str | None:
-    """Of what was not synced any pages of 4096 bytes are kept, and of new names the first few."""
+    """Keep any of the unsynced pages of 4096 bytes, and the first few of the new file names."""
     return _kill(world, random, any_machine(world, random), Crash.PAGES_KEPT)
 
 
 @fault("power: cut everywhere at once")
 def cut_power_everywhere(world: World, random: Random) -> str | None:
-    """Every machine loses what it had not synced, in the same moment."""
+    """Cut the power of all machines at the same moment."""
     for machine in list(world.machines.values()):
         _kill(world, random, machine, random.choice(POWER_CUTS))
     return "all"
@@ -65,7 +65,7 @@ def cut_power_everywhere(world: World, random: Random) -> str | None:
 
 @fault("power: cut at a majority")
 def cut_power_of_a_majority(world: World, random: Random) -> str | None:
-    """A majority of the voters loses what it had not synced, in the same moment."""
+    """Cut the power of a majority of the voters at the same moment."""
     chosen = random.sample(world.voter_ids, world.majority)
     for node_id in chosen:
         _kill(world, random, world.machines[node_id], random.choice(POWER_CUTS))
@@ -74,7 +74,7 @@ def cut_power_of_a_majority(world: World, random: Random) -> str | None:
 
 @fault("process: killed between two operations")
 def kill_between_operations(world: World, random: Random) -> str | None:
-    """Killed before some file operation, message or apply, at any point of its work."""
+    """Kill a process before some file operation, message or apply."""
     candidates = running(world)
     if not candidates:
         return None
@@ -89,16 +89,16 @@ def kill_between_operations(world: World, random: Random) -> str | None:
 
 @fault("process: killed after granting a vote")
 def kill_after_vote(world: World, random: Random) -> str | None:
-    """The next voter that grants a vote is killed, and afterwards knows only what its disk holds."""
+    """Kill the next voter that grants a vote. After the restart it knows only what its disk holds."""
     for machine in running(world):
         if machine.process is not None:
             machine.process.killed_after_vote = random.choice(POWER_CUTS)
-    return "whoever votes next"
+    return "the next voter"
 
 
 @fault("power: cut before the leader's log is synced")
 def cut_power_before_sync(world: World, random: Random) -> str | None:
-    """What the leader appends next may be on its followers already, but is not on its own disk when it restarts."""
+    """Cut the leader's power before its next sync. Its followers may have the new records; its own disk does not."""
     leader = world.leader()
     if leader is None or leader.process is None:
         return None
@@ -108,7 +108,7 @@ def cut_power_before_sync(world: World, random: Random) -> str | None:
 
 @fault("process: restarted again and again")
 def restart_storm(world: World, random: Random) -> str | None:
-    """The same process is killed as soon as it is up."""
+    """Kill the same process repeatedly, soon after each start."""
     machine = any_machine(world, random)
     for number in range(8):
         world.event_queue.after(
@@ -120,10 +120,10 @@ def restart_storm(world: World, random: Random) -> str | None:
 
 @fault("process: restarted at another address")
 def move(world: World, random: Random) -> str | None:
-    """A process restarts at another address. The other nodes are configured with it one after the other.
+    """Restart a process at another address. The other nodes get the new address in their configuration one by one.
 
     No node connects to an address that a message names. So a voter that moved receives answers from the others, but no
-    requests at its new address from those that were not restarted with it yet.
+    requests at its new address from nodes that were not restarted with it yet.
     """
     machine = any_machine(world, random)
     machine.move()
@@ -155,13 +155,16 @@ def _pause(world: World, machine: Machine, pause_us: int) -> str | None:
 
 @fault("process: paused")
 def pause(world: World, random: Random) -> str | None:
-    """A process is paused for a while, and then continues without noticing."""
+    """Pause a process for a while. It then continues without noticing."""
     return _pause(world, any_machine(world, random), duration_us(random, 50, 30_000))
 
 
 @fault("process: the leader is paused")
 def pause_leader(world: World, random: Random) -> str | None:
-    """The leader is paused, often just longer than it may lead without fetches, and continues as if it still led."""
+    """Pause the leader, often for just longer than it may lead without fetches.
+
+    It then continues as if it still led.
+    """
     leader = world.leader()
     if leader is None:
         return None
@@ -171,7 +174,7 @@ def pause_leader(world: World, random: Random) -> str | None:
 
 @fault("process: shut down")
 def shut_down(world: World, random: Random) -> str | None:
-    """A process resigns and ends; it is killed if that takes long."""
+    """Shut a process down: it resigns and ends, or is killed after 5 seconds."""
     machine = any_machine(world, random)
     process = machine.process
     if process is None:
@@ -188,7 +191,7 @@ def shut_down(world: World, random: Random) -> str | None:
 
 @fault("process: the leader is asked to resign")
 def resign(world: World, random: Random) -> str | None:
-    """The leader gives up its epoch."""
+    """Ask the leader to resign."""
     leader = world.leader()
     if leader is None or leader.process is None:
         return None

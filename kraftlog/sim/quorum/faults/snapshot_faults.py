@@ -1,4 +1,4 @@
-"""Faults of snapshots: rot, loss, and crashes and full disks in the middle of work on them."""
+"""Faults of snapshots: bit rot, loss, and crashes and full disks during work on them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from snapshot.names import parse_snapshot_name
 
 @fault("process: killed at work on a snapshot")
 def kill_at_work(world: World, random: Random) -> str | None:
-    """The next node that does that work on a snapshot, or on its log because of one, is killed in the middle of it."""
+    """Kill the next node that does a chosen kind of work on a snapshot, or on its log because of one.
+
+    It dies during the work.
+    """
     work = random.choice(list(SnapshotWork))
     for machine in world.machines.values():
         after, crash = random.choice([0, 0, 1, 1, 2, 3, 5]), random.choice([Crash.KILLED, *POWER_CUTS])
         machine.ambushes[work] = partial(_let_be_killed, after % 2 if work is SnapshotWork.LOADS else after, crash)
-    if work is SnapshotWork.LOADS:  # which is rare: make one node need a snapshot now
+    if work is SnapshotWork.LOADS:  # loading is rare: make one node need a snapshot now
         machine = any_machine(world, random)
         world.kill(machine, Crash.KILLED, restart_after_us=1_000)
         machine.database.lose()
@@ -35,7 +38,7 @@ def _let_be_killed(after: int, crash: Crash, process: Process) -> None:
 
 @fault("disk: full in the middle of a snapshot")
 def fill_at_work(world: World, random: Random) -> str | None:
-    """When a node next writes or receives a snapshot, hardly any room is left; later there is enough again."""
+    """Leave hardly any free space when a node next writes or receives a snapshot. There is enough again later."""
     work = random.choice(NEEDS_ROOM)
     for machine in world.machines.values():
         machine.ambushes[work] = partial(_leave_little_room, world, random)
@@ -54,7 +57,7 @@ def _leave_little_room(world: World, random: Random, process: Process) -> None:
 
 @fault("snapshot: a bit rots")
 def damage_snapshot(world: World, random: Random) -> str | None:
-    """A bit of a snapshot flips: it must be neither loaded nor sent, and another one replaces it."""
+    """Flip a bit of a snapshot. It must be neither loaded nor sent, and another snapshot must replace it."""
     machine = any_machine(world, random)
     files = machine.disk.files
     named = files.durable_files(SNAPSHOTS) if files.exists(SNAPSHOTS) else {}
@@ -70,7 +73,7 @@ def damage_snapshot(world: World, random: Random) -> str | None:
 
 @fault("snapshot: lost")
 def lose_snapshot(world: World, random: Random) -> str | None:
-    """A snapshot's file is lost while the process is down."""
+    """Delete a snapshot's file while the process is down."""
     machine = any_machine(world, random)
     files = machine.disk.files
     names = sorted(files.durable_files(SNAPSHOTS)) if files.exists(SNAPSHOTS) else []

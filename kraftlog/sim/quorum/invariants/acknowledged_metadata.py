@@ -1,4 +1,4 @@
-"""What the controller answered to brokers and the administrator is in the log."""
+"""The controller's answers to brokers and the administrator match the log."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ _Found = dict[Any, list[int]]
 
 
 class AcknowledgedMetadata(Invariant):
-    """An operation that the controller acknowledged is in the committed log below the offset that its answer names, and
-    not below what was committed when it was sent; a topic whose creation was refused was never created, and no
-    creation took effect twice; a new ISR is what the partition had at the epoch that the answer names.
+    """An acknowledged operation is in the committed log between the end at its call and the offset in its answer.
 
-    Left out where faults may destroy what is on a majority.
+    A topic whose creation was refused was never created, and no creation took effect twice. An acknowledged ISR is the
+    partition's ISR at the epoch in the answer. Runs in which faults may destroy a majority's data are left out.
     """
 
     number = 58
@@ -35,7 +34,7 @@ class AcknowledgedMetadata(Invariant):
         self._states: dict[tuple[Key, int], Partition] = {}
 
     def after_step(self, step: Step) -> None:
-        """Remember the states of partitions, by their epochs."""
+        """Record the states of partitions by their epochs."""
         for change in self.world.metadata_changes:
             if change.kind == "partition":
                 self._states[change.key, change.after.partition_epoch] = change.after
@@ -62,7 +61,7 @@ class AcknowledgedMetadata(Invariant):
             number = asked.configs[0].value
             if call.is_refused or any(topic.error_code for topic in result.create_topics.topics):
                 if found["created by"].get(number):
-                    self.violated(f"a topic was refused, and created at {found['created by'][number]}: {result}")
+                    self.violated(f"a topic was refused, but created at {found['created by'][number]}: {result}")
             elif call.is_acknowledged:
                 self._expect(call, "created", (asked.name, result.create_topics.topics[0].topic_id), found)
         elif not call.is_acknowledged:
@@ -88,8 +87,8 @@ class AcknowledgedMetadata(Invariant):
         first = call.committed_before if is_new else 0
         if not any(first <= offset < end_offset for offset in found[what].get(key, ())):
             self.violated(
-                f"{what} {key}: that was acknowledged below offset {end_offset}, asked for when {call.committed_before}"
-                f" was committed, and the log has it at {found[what].get(key, [])}"
+                f"{what} {key}: acknowledged below offset {end_offset}, requested when {call.committed_before}"
+                f" was committed, but the log has it at {found[what].get(key, [])}"
             )
 
     def _check_altered(self, call: Call) -> None:
@@ -103,8 +102,8 @@ class AcknowledgedMetadata(Invariant):
             told = (altered.leader, altered.leader_epoch, tuple(altered.isr), altered.leader_recovery_state)
             if state is None or (state.leader, state.leader_epoch, state.isr, state.recovery_state) != told:
                 self.violated(
-                    f"broker {call.caller_id} was sent that partition {key[1]} of topic {key[0].hex()} is {told} at the"
-                    f" partition epoch {altered.partition_epoch}, where the log has {state}"
+                    f"the answer to broker {call.caller_id} has partition {key[1]} of topic {key[0].hex()} as {told} at"
+                    f" partition epoch {altered.partition_epoch}, but the log has {state}"
                 )
 
 

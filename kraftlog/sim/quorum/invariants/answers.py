@@ -1,4 +1,4 @@
-"""What a node's admin service answers."""
+"""The answers of a node's admin service, and the deltas of its publishers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from kraftlog.sim.quorum.observation.service import BEGINNING, Answered, Asked
 from kraftlog.sim.quorum.observation.step import Step
 
 LATE_US: Final = 10 * MICROSECONDS_PER_SECOND
-"""An operation that was not answered so long after its deadline never will be: clocks drift, and processes pause."""
+"""An operation without an answer this long after its deadline never gets one. Clocks drift, and processes pause."""
 
 
 @dataclass(slots=True)
 class _Life:
-    """What one process was asked for, and has answered."""
+    """The operations and reads that one process received and answered."""
 
     life: int
     open: dict[int, tuple[Asked, Offset]] = field(default_factory=dict)
-    """By number: each with what the process had acknowledged when it was asked."""
+    """By number: each with the end offset that the process had acknowledged when it arrived."""
     acknowledged_end_offset: Offset = BEGINNING
 
 
 class ServiceAnswers(Invariant):
-    """A process answers each operation and each read once, and in time; it acknowledges what is committed; a read sees
-    what was acknowledged here before it came, and what it asked for; a state machine that has stopped for good answers
-    none.
+    """A process answers each operation and each read once, in time and truthfully.
 
-    Only what the cluster keeps is judged: not where faults may destroy what is on a majority.
+    It acknowledges only what is committed. A read reflects what was acknowledged here before it arrived, and the offset
+    that it asked for. A fenced state machine answers no read. Runs in which faults may destroy a majority's data are
+    left out.
     """
 
     number = 69
@@ -46,7 +46,7 @@ class ServiceAnswers(Invariant):
         self._lives: dict[int, _Life] = {}
 
     def after_step(self, step: Step) -> None:
-        """Follow what is asked and answered."""
+        """Follow operations, reads and answers."""
         node = step.node
         known = self._lives.get(node.node_id)
         if known is None or known.life != node.life:
@@ -58,50 +58,50 @@ class ServiceAnswers(Invariant):
 
     def _judge(self, node_id: int, known: _Life, answered: Answered) -> None:
         if answered.number not in known.open:
-            self.violated(f"node {node_id} answers twice, or what nobody asked for: {answered}")
+            self.violated(f"node {node_id} answers twice, or without a request: {answered}")
         asked, acknowledged_before = known.open.pop(answered.number)
         claimed, committed = answered.acknowledged_end_offset, self.world.committed_end_offset
         if claimed > committed and not self.world.faults_may_lose_quorum:
-            self.violated(f"node {node_id} acknowledges what ends at {claimed}, and {committed} is committed")
+            self.violated(f"node {node_id} acknowledges up to {claimed}, but the committed log ends at {committed}")
         known.acknowledged_end_offset = max(known.acknowledged_end_offset, claimed)
         if answered.applied_end_offset is None:
             return
         if answered.is_fenced:
-            self.violated(f"the state machine of node {node_id} has stopped, and answers a read: {answered}")
+            self.violated(f"the state machine of node {node_id} is fenced, but answers a read: {answered}")
         needed = max(asked.min_applied_end_offset, acknowledged_before)
         if answered.applied_end_offset < needed:
             self.violated(
-                f"node {node_id} answers a read with what is below {answered.applied_end_offset}, and had to wait for"
+                f"node {node_id} answers a read at {answered.applied_end_offset}, but had to wait for"
                 f" {needed}: {asked}, acknowledged before {acknowledged_before}"
             )
 
     def at_end(self) -> None:
-        """Nobody waits for ever."""
+        """Check that no operation or read waits forever."""
         for node_id, known in self._lives.items():
             node = self.world.nodes[node_id]
             if node.replica is None or node.life != known.life or node.is_paused:
                 continue
             for asked, _ in known.open.values():
                 if asked.deadline_us + LATE_US < self.world.now_us:
-                    self.violated(f"node {node_id} has not answered {asked}, and it is {self.world.now_us}")
+                    self.violated(f"node {node_id} has not answered {asked} at {self.world.now_us}")
 
 
 class WatchersSeeTheLog(Invariant):
-    """A publisher that follows the changes knows the topics that the tables have; the changes come in order."""
+    """A publisher that follows the deltas knows the topics that the tables have, and the changes come in order."""
 
     number = 70
-    title = "publishers are told what the tables say"
+    title = "publishers see what the tables hold"
     source = "CT-64"
     looks_at = frozenset({"deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Compare them."""
+        """Compare the publisher's topics with the tables."""
         node = step.node
         if node.watched is None or node.tables is None or node.has_diverged:
             return
         if node.watched.is_out_of_order:
-            self.violated(f"the publisher of node {node.node_id} is told of a change to what it does not know")
+            self.violated(f"the publisher of node {node.node_id} received a change to a topic that it does not know")
         if node.applied is None or node.watched.end_offset > node.applied.end_offset:
             self.violated(f"the publisher of node {node.node_id} is at {node.watched}, the tables at {node.applied}")
         topics = node.tables.execute("SELECT topic_id, name FROM topics").fetchall()

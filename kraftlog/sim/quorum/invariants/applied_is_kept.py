@@ -1,4 +1,4 @@
-"""What a state machine has applied is never cut from its log."""
+"""Applied records are never truncated from the log."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from raft.core.types import OffsetAndEpoch
 
 
 class AppliedIsKept(Invariant):
-    """What is applied was committed: a process does not cut below it, and starts without it only to recover.
+    """Applied records were committed: a process does not truncate them, and starts without them only to recover.
 
-    A recovering replica has lost some of it, and may cut what an older copy of its log has instead.
+    A recovering replica has lost some applied records. It may truncate what an older copy of its log has in their
+    place.
     """
 
     number = 65
-    title = "what is applied is not cut"
-    source = "a log that was rolled back under its database served what nobody had committed"
+    title = "applied records are not truncated"
+    source = "a log that was rolled back under its database served records that were never committed"
     looks_at = frozenset({"started", TruncateLog, TruncateFullyAndStartAt})
 
     def after_step(self, step: Step) -> None:
-        """Look at a start, and at orders to cut."""
+        """Check a start, and actions that truncate."""
         node = step.node
         if node.replica is None or node.log is None or node.applied is None or node.replica.is_recovering:
             return
@@ -31,7 +32,7 @@ class AppliedIsKept(Invariant):
                 cut = action.snapshot_id.offset
             if cut < end_offset:
                 self.violated(
-                    f"node {node.node_id} has applied everything below {end_offset}, and cuts its log at {cut}"
+                    f"node {node.node_id} has applied everything below {end_offset}, but truncates its log to {cut}"
                 )
         applied = self.world.committed_at(end_offset - 1) if step.started and end_offset > 0 else None
         if applied is None:
@@ -39,5 +40,5 @@ class AppliedIsKept(Invariant):
         if not node.log.epochs.holds(OffsetAndEpoch(epoch=applied.epoch, offset=end_offset), node.log.log_end_offset):
             self.violated(
                 f"node {node.node_id} has applied everything below {end_offset}, its log ends at"
-                f" {node.log.log_end_offset} or has something else there, and it does not recover"
+                f" {node.log.log_end_offset} or has other records there, but it does not recover"
             )

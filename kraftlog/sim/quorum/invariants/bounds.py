@@ -15,7 +15,7 @@ class Bounds(Invariant):
     """Parked fetches, pending appends, tracked observers and connections stay within their limits.
 
     No node accepts a single append that is larger than the limit of pending bytes, so the limit itself bounds pending
-    bytes. No false positives.
+    bytes. There are no false positives.
     """
 
     number = 24
@@ -24,7 +24,7 @@ class Bounds(Invariant):
     looks_at = frozenset({Send, RequestReceived, AppendPrepared})
 
     def after_step(self, step: Step) -> None:
-        """Count."""
+        """Compare the counts with their limits."""
         replica = step.node.replica
         if replica is None:
             return

@@ -116,7 +116,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
 """In the order in which they run. The first one keeps the committed log that the others use."""
 
 STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "replies", "deliveries", "asked", "answers", "fenced")
-"""The fields that distinguish steps, besides the classes of events and actions, for `looks_at`."""
+"""The fields of steps that `looks_at` may name, besides the classes of events and actions."""
 
 _Kind: TypeAlias = tuple[bool, int, tuple[type, ...], tuple[type, ...]]
 
@@ -132,7 +132,7 @@ class Checker:
         """How often an invariant was checked."""
 
     def after_step(self, step: Step) -> None:
-        """Check all invariants that such a step concerns. Raises Violation."""
+        """Check all invariants that the step concerns. Raises Violation."""
         events, actions = step.events, step.actions
         fields = step.is_news | step.disk_changed << 1 | step.started << 2  # the bits of one number, quick to compare
         if step.replies:
@@ -159,7 +159,7 @@ class Checker:
         self.checks += len(checks)
 
     def at_end(self) -> None:
-        """Check all of them once more, at the end of a run. Raises Violation."""
+        """Check all invariants once more, at the end of a run. Raises Violation."""
         for invariant in self._invariants:
             invariant.at_end()
 

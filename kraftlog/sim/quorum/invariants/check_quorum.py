@@ -11,13 +11,14 @@ from raft.core.events import RequestReceived, TimePassed
 from raft.core.messages import FetchRequest, FetchSnapshotRequest
 
 PATIENCE: Final = 2
-"""How many check-quorum timeouts a leader may stay: one runs from the last contact of a majority, one may follow."""
+"""The number of check-quorum timeouts for which a leader may stay: the one in which its contact ended, and one more."""
 
 
 class CheckQuorum(Invariant):
-    """A node that got fetches of less than a majority for two check-quorum timeouts of its own clock no longer leads.
+    """A node that got fetches from less than a majority for two check-quorum timeouts of its own clock no longer leads.
 
-    It is judged when it acts: a paused leader still believes that it leads, and may find out in its first step.
+    It is checked when it acts: a paused leader still believes that it leads, and may notice the time only in its first
+    step.
     """
 
     number = 48
@@ -28,10 +29,13 @@ class CheckQuorum(Invariant):
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._heard: dict[tuple[int, int, int], dict[int, int]] = {}
-        """By leader, life and epoch: when it last heard each voter, by its own clock; its own entry is the start."""
+        """By leader, life and epoch: when it last heard from each voter, by its own clock.
+
+        Its own entry is the start.
+        """
 
     def after_step(self, step: Step) -> None:
-        """Note fetches, and judge a leader."""
+        """Record fetches, and check the leader."""
         node = step.node
         if node.replica is None or not node.replica.is_leader or len(self.world.voter_ids) == 1:
             return
@@ -47,4 +51,4 @@ class CheckQuorum(Invariant):
                          if voter_id != node.node_id), reverse=True)  # fmt: skip
         last_ms = others[self.world.majority - 2]
         if now_ms - last_ms > PATIENCE * replica.config.check_quorum_timeout_ms:
-            self.violated(f"node {node.node_id} leads and has heard no majority for {now_ms - last_ms} ms")
+            self.violated(f"node {node.node_id} leads without fetches from a majority for {now_ms - last_ms} ms")

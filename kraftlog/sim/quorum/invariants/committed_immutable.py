@@ -1,4 +1,4 @@
-"""What was committed once stays what it was."""
+"""Committed records never change."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class CommittedImmutable(Invariant):
-    """Once any node knew an offset as committed, with an epoch and bytes, no node ever has others there.
+    """Once any node knew a batch as committed at an offset, no node ever has another one committed there.
 
-    It keeps the world's committed log, as the first node that knows more reports it. No false positives.
+    The invariant keeps the world's committed log, as the first node with more records reports it. There are no false
+    positives.
     """
 
     number = 5
@@ -26,7 +27,7 @@ class CommittedImmutable(Invariant):
         """By node: its life, and the high watermark up to which it was compared in that life."""
 
     def after_step(self, step: Step) -> None:
-        """Compare what the node knows as committed now and did not before."""
+        """Compare the batches that the node newly knows as committed."""
         node = step.node
         if node.replica is None or node.log is None or node.is_behind:
             return
@@ -43,20 +44,20 @@ class CommittedImmutable(Invariant):
             self._take_delivered(step, high_watermark)
 
     def _take_delivered(self, step: Step, high_watermark: Offset) -> None:
-        """Damage hides older offsets: what the node's listener received is still known."""
+        """Use the batches that the listener received: damage hides older offsets of the log."""
         for delivery in step.deliveries:
             for batch in delivery.batches:
                 if batch.base_offset == self.world.committed_end_offset and batch.end_offset <= high_watermark:
                     self.world.committed.append(batch)
 
     def _compare(self, node: NodeView, start: Offset, end: Offset) -> bool:
-        """Compare from `start` to `end`; False if damage is in the way."""
+        """Compare from `start` to `end`. Return False if damage prevents reading."""
         world = self.world
         batches = batches_of(node, start, end)
         if batches is None:
             return False
         if not batches or batches[-1].end_offset != end:
-            self.violated(f"node {node.node_id} knows {end} as committed, and its log does not hold all of that")
+            self.violated(f"node {node.node_id} knows {end} as committed, but its log does not hold everything below")
         for batch in batches:
             committed = world.committed_at(batch.base_offset)
             if committed is None:
@@ -64,6 +65,6 @@ class CommittedImmutable(Invariant):
             elif committed != batch:
                 self.violated(
                     f"node {node.node_id} has a batch of epoch {batch.epoch} at offset {batch.base_offset} as"
-                    f" committed, where one of epoch {committed.epoch} was committed before"
+                    f" committed, where one of epoch {committed.epoch} was committed earlier"
                 )
         return True

@@ -1,4 +1,4 @@
-"""What is committed is on a majority of disks."""
+"""Committed records are on a majority of disks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class CommittedOnQuorum(Invariant):
-    """When a leader moves the high watermark, a majority of the voters has everything below it synced.
+    """When a leader moves the high watermark, a majority of the voters has synced everything below it.
 
-    A voter whose disk has lost data since it acknowledged is given the benefit of the doubt: it had it. Only leaders
-    are judged, whose own epoch's records count; a follower repeats what its leader sent.
+    A voter whose disk has lost data since it acknowledged counts as having had it. Only leaders are checked, for
+    records of their own epoch; a follower repeats what its leader sent.
     """
 
     number = 6
-    title = "what is committed is on a majority of disks"
+    title = "committed records are on a majority of disks"
     source = "openraft CommittedOnQuorum, Kafka's MajorityReachedHighWatermark"
     looks_at = frozenset({"is_news"})
 
@@ -26,7 +26,7 @@ class CommittedOnQuorum(Invariant):
         self._judged: dict[int, tuple[int, Offset]] = {}
 
     def after_step(self, step: Step) -> None:
-        """Judge a leader's new high watermark."""
+        """Check a leader's new high watermark."""
         node = step.node
         if node.replica is None or not node.replica.is_leader or node.is_behind:
             return
@@ -38,14 +38,14 @@ class CommittedOnQuorum(Invariant):
         if high_watermark <= 0 or (life != node.life and high_watermark <= judged):
             return
         if node.has_lost_data and self.world.committed_at(high_watermark - 1) is None:
-            return  # the leader cannot read what it commits: its disk rots, and no node has reported what is there
+            return  # the leader cannot read what it commits from its damaged disk, and no node has reported it
         having = [
             voter_id for voter_id in self.world.voter_ids if self._has(self.world.nodes[voter_id], high_watermark)
         ]
         if len(having) < self.world.majority:
             self.violated(
-                f"node {node.node_id} knows {high_watermark} as committed, and only the disks of {having} have all of"
-                " that"
+                f"node {node.node_id} knows {high_watermark} as committed, but only the disks of {having} hold all"
+                " below"
             )
 
     def _has(self, voter: NodeView, high_watermark: Offset) -> bool:

@@ -1,4 +1,4 @@
-"""Every acknowledged operation is on a disk."""
+"""Every acknowledged operation is on disk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class Durability(Invariant):
-    """Every acknowledged record, and every committed one, is on the disk of at least one voter that may count.
+    """Every acknowledged or committed record is on the disk of at least one voter that may count.
 
-    Judged whenever a disk may have lost something. While no disk has lost data to damage, it is on a majority. Runs
-    that destroy more than a minority can are left out.
+    It is checked whenever a disk may have lost something. While no disk has lost data to damage, the record is on a
+    majority. Runs that destroy more than a minority may lose are left out.
     """
 
     number = 8
-    title = "what is acknowledged is on disk"
+    title = "acknowledged records are on disk"
     source = "Raft; KIP-966's TLA+, NoCommittedRecordLostGlobally"
     looks_at = frozenset({"is_news", "disk_changed"})
 
@@ -27,7 +27,7 @@ class Durability(Invariant):
         self._ends: dict[int, Offset] = {}
 
     def after_step(self, step: Step) -> None:
-        """Judge new acknowledgements, and everything when a log got shorter."""
+        """Check new acknowledgements, and everything when a log became shorter."""
         news = self.world.acknowledged_end_offsets[self._acknowledged :]
         self._acknowledged += len(news)
         has_more = bool(news) and max(news) > self._highest
@@ -39,7 +39,7 @@ class Durability(Invariant):
             self._judge()
 
     def at_end(self) -> None:
-        """Judge everything once more."""
+        """Check everything once more."""
         self._judge()
 
     def _judge(self) -> None:
@@ -48,11 +48,11 @@ class Durability(Invariant):
             return
         last = self.world.committed_at(highest - 1)
         if last is None:
-            self.violated(f"offset {highest - 1} was acknowledged, and no node ever knew it as committed")
+            self.violated(f"offset {highest - 1} was acknowledged, but no node ever knew it as committed")
         voters = [self.world.nodes[voter_id] for voter_id in self.world.voter_ids]
         lost = sum(voter.has_lost_data for voter in voters)
         having = [voter.node_id for voter in voters if voter.durable_log.holds(last.base_offset, last.epoch)]
         if len(having) < max(1, self.world.majority - lost):
             self.violated(
-                f"offset {last.base_offset} was acknowledged or committed and is only on the disks of {having}"
+                f"offset {last.base_offset} was acknowledged or committed, but is only on the disks of {having}"
             )

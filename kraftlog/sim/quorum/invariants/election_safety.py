@@ -1,4 +1,4 @@
-"""One leader an epoch."""
+"""Each epoch has at most one leader."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class ElectionSafety(Invariant):
-    """For each epoch there is at most one leader, over all nodes and all time, in memory and on disk.
+    """Each epoch has at most one leader, over all nodes and all time, in memory and on disk.
 
-    What a node believes about another is included: a belief comes from a message. No false positives.
+    A node's belief about another leader counts, because it comes from a message. There are no false positives.
     """
 
     number = 1
-    title = "one leader an epoch"
+    title = "one leader per epoch"
     source = "Raft, 5.2; Kafka's simulation test, SingleLeader"
     looks_at = frozenset({"is_news", "disk_changed"})
 
@@ -24,7 +24,7 @@ class ElectionSafety(Invariant):
         self._leaders: dict[Epoch, NodeId] = {}
 
     def after_step(self, step: Step) -> None:
-        """Take note of the leader that the node knows, and of the one that its disk knows."""
+        """Record the leader that the node knows, and the leader in its durable quorum state."""
         node = step.node
         if node.replica is not None:
             leader_id, epoch = node.replica.leader_and_epoch

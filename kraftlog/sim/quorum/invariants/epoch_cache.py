@@ -12,18 +12,18 @@ from kraftlog.sim.quorum.observation.observed import Observed
 from kraftlog.sim.quorum.observation.step import Step
 
 EVERY_STEPS: Final = 24
-"""How often a running node's whole log is read for it, in addition to every start and every cut: in steps that
-change where it ends."""
+"""How many steps pass between two checks of a running node's whole log. Starts and truncations are always checked."""
 
 
 class EpochCache(Invariant):
-    """Both columns strictly increase, the core's and the log's copies are the same, and equal to a recomputation.
+    """Epochs and offsets strictly increase, and the core's and the log's caches equal a recomputation from the log.
 
-    No false positives. The recomputation reads the log, so it is done at starts, after cuts and every few steps.
+    There are no false positives. The recomputation reads the log, so it happens at starts, after truncations and every
+    few steps.
     """
 
     number = 20
-    title = "the epoch cache is what the log says"
+    title = "the epoch cache matches the log"
     source = "Kafka, LeaderEpochFileCache"
     looks_at = frozenset({"started", "is_news"})
 
@@ -33,7 +33,7 @@ class EpochCache(Invariant):
         self._ends: dict[int, int] = {}
 
     def after_step(self, step: Step) -> None:
-        """Recompute it when it is time."""
+        """Recompute the cache when it is due."""
         node = step.node
         if node.log is None or node.replica is None:
             return
@@ -47,7 +47,7 @@ class EpochCache(Invariant):
     def _judge(self, node: NodeView) -> None:
         if node.log is None:
             return
-        # What is flushed is on the disk, where it is decoded already; a disk that lost data is not read.
+        # Flushed batches are on the disk, where they are decoded already. A disk that lost data is not read.
         flushed = Offset(0) if node.has_lost_data else min(node.log.flushed_end_offset, node.durable_log.end_offset)
         start = node.log.start
         held = node.durable_log.batches if node.durable_log.start == start else []

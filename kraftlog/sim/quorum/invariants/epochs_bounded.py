@@ -1,4 +1,4 @@
-"""A node that is cut off opens no epochs."""
+"""A voter that is cut off opens no epochs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class _Cut:
     since_us: int
     """When it was first seen to be cut off."""
     patience_ends_ms: int
-    """When, by its own clock, it gives up the last request from before."""
+    """When it abandons the last request from before the cut, by its own clock."""
     is_quiet: bool = False
-    """Whether it has given it up."""
+    """Whether that time has passed."""
 
 
 class EpochsBounded(Invariant):
     """A voter that is cut off from every majority does not become the candidate of a new epoch.
 
-    Cut off: links from it or to it are cut to so many voters that it cannot win a pre-vote. A clogged link is not a
-    cut one. Answers may still be in flight, or waiting for a paused process: it is judged once it has given up every
-    request from before the cut. No other false positives: a process that was a candidate when it ended is one again in
-    its next life, in the same epoch.
+    A voter is cut off if links from it or to it are cut to so many voters that it cannot win a pre-vote. A clogged link
+    is not cut. Answers may still be in flight, or wait for a paused process. So the voter is checked once it has
+    abandoned every request from before the cut. There are no other false positives: a process that was a candidate when
+    it ended is one again in its next life, in the same epoch.
     """
 
     number = 13
-    title = "who reaches nobody opens no epochs"
+    title = "a voter that is cut off opens no epochs"
     source = "KIP-996"
     looks_at = frozenset({"is_news", "disk_changed", "started", TimePassed})
 
@@ -44,7 +44,7 @@ class EpochsBounded(Invariant):
         self._cuts: dict[int, _Cut] = {}
 
     def after_step(self, step: Step) -> None:
-        """Look at a candidate of a new epoch."""
+        """Check a candidate of a new epoch."""
         node = step.node
         is_in_new_epoch = self._is_in_new_epoch(node)
         if not self.world.cut_since_us or node.replica is None:
@@ -60,7 +60,7 @@ class EpochsBounded(Invariant):
             return
         if cut.is_quiet and is_in_new_epoch and node.replica.role is Role.CANDIDATE:
             epoch = node.replica.epoch
-            self.violated(f"node {node.node_id} is cut off from a majority and the candidate of epoch {epoch}")
+            self.violated(f"node {node.node_id} is cut off from a majority, but is a candidate in epoch {epoch}")
         cut.is_quiet = now_ms >= cut.patience_ends_ms
 
     def _is_in_new_epoch(self, node: NodeView) -> bool:
@@ -71,7 +71,7 @@ class EpochsBounded(Invariant):
         return in_memory > before
 
     def _is_cut_off(self, node: NodeView, since_us: int) -> bool:
-        """Whether it has been cut off since then, or for longer."""
+        """Whether the node has been cut off since `since_us` or longer."""
         world, own, later_us = self.world, node.node_id, since_us + 1
         reached = 1
         for other in world.voter_ids:

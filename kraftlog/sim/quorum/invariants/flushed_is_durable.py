@@ -1,4 +1,4 @@
-"""What a node calls flushed would survive a power cut."""
+"""Everything below a node's flushed end offset would survive a power cut."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class FlushedIsDurable(Invariant):
-    """Everything below the flushed end offset in memory is on the disk, the same batches.
+    """Everything below the flushed end offset in memory is on the disk, in the same batches.
 
-    A disk that has lost data is left out until it has it back. The last batch stands for those below it: they were
-    compared when they were the last.
+    A disk that has lost data is left out until it has recovered it. Only the last batch is compared: those below it
+    were compared when they were the last.
     """
 
     number = 47
@@ -23,10 +23,10 @@ class FlushedIsDurable(Invariant):
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._judged: dict[int, tuple[int, Offset]] = {}
-        """By node: its life, and the flushed end that was compared last with what is on its disk now."""
+        """By node: its life, and the flushed end offset that was last compared with the present content of its disk."""
 
     def after_step(self, step: Step) -> None:
-        """Compare the flushed end with the disk's, when one of them has changed."""
+        """Compare the flushed end offset with the disk when one of them has changed."""
         node = step.node
         if node.log is None or node.has_lost_data:
             self._judged.pop(node.node_id, None)
@@ -41,7 +41,7 @@ class FlushedIsDurable(Invariant):
         held = node.durable_log.at(flushed - 1)
         if held is None:
             self.violated(
-                f"node {node.node_id} calls {flushed} flushed, and its disk holds {node.durable_log.end_offset}"
+                f"node {node.node_id} has flushed up to {flushed}, but its disk ends at {node.durable_log.end_offset}"
             )
         end_offset = node.log.log_end_offset
         start = node.log.epochs.end_offset_for_epoch(Epoch(held.epoch - 1), end_offset)

@@ -1,4 +1,4 @@
-"""What every invariant is."""
+"""The base class of invariants."""
 
 from __future__ import annotations
 
@@ -10,31 +10,34 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class Invariant:
-    """Something that must hold after every step. A subclass overrides what it needs and keeps what it has to remember.
+    """Something that must hold after every step. A subclass overrides what it needs and keeps the state that it needs.
 
-    One instance lives as long as one run. Its docstring describes what must hold and its false positives.
+    One instance lives as long as one run. The docstring describes what must hold, and the false positives.
     """
 
     number: ClassVar[int]
-    """The number under which the list of invariants in docs/faults/invariants.md has it."""
+    """The number of the invariant in docs/faults/invariants.md."""
     title: ClassVar[str]
     source: ClassVar[str]
-    """Where the rule is from: a paper, another system's checker, a bug."""
+    """The origin of the rule: a paper, another system's checker, a bug."""
     looks_at: ClassVar[frozenset[str | type]] = frozenset()
-    """Fields of a step (STEP_FIELDS), and classes of events and actions. It is run after steps that set one of these
-    fields or have one of these events or actions; after every step if nothing is named."""
+    """The fields of a step (STEP_FIELDS) and the classes of events and actions that the invariant depends on.
+
+    It runs after steps that set one of these fields or contain one of these events or actions. If the set is empty, it
+    runs after every step.
+    """
     is_about_brokers: ClassVar[bool] = False
-    """It is run only if there are brokers."""
+    """Whether it runs only in runs with brokers."""
 
     def __init__(self, world: Observed) -> None:
         self.world = world
 
     def after_step(self, step: Step) -> None:
-        """Check what a step did. Raises Violation."""
+        """Check a step. Raises Violation."""
 
     def at_end(self) -> None:
-        """Check the whole run, after the healed cluster has converged. Raises Violation."""
+        """Check the whole run after the healed cluster has converged. Raises Violation."""
 
     def violated(self, message: str) -> NoReturn:
-        """Raise the Violation."""
+        """Raise a Violation with the title and number of the invariant."""
         raise Violation(f"{self.title} ({self.number}): {message}")

@@ -1,4 +1,4 @@
-"""A key's last write never goes back."""
+"""A key's last write never goes back to an older one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kraftlog.sim.quorum.registers.records import committed_writes
 
 
 class KeyOffsets(Invariant):
-    """For each key the offset of the last write that a state machine received grows, within a process's life.
+    """Within a process's life, the offset of the last write of each key that a state machine received grows.
 
-    A new process may receive older writes again. No other false positives.
+    A new process may receive older writes again. There are no other false positives.
     """
 
     number = 28
@@ -26,7 +26,7 @@ class KeyOffsets(Invariant):
         self._last: dict[tuple[int, int, str], Offset] = {}
 
     def after_step(self, step: Step) -> None:
-        """Look at the writes that were delivered."""
+        """Check the writes that were delivered."""
         node = step.node
         for delivery in step.deliveries:
             if delivery.listener != STATE_MACHINE:
@@ -35,5 +35,5 @@ class KeyOffsets(Invariant):
                 for write in committed_writes(batch):
                     place = (node.node_id, node.life, write.key)
                     if write.offset <= self._last.get(place, Offset(-1)):
-                        self.violated(f"node {node.node_id} is given {write} after the write at {self._last[place]}")
+                        self.violated(f"node {node.node_id} received {write} after the write at {self._last[place]}")
                     self._last[place] = Offset(write.offset)

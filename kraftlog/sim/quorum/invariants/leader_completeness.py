@@ -1,4 +1,4 @@
-"""A leader has everything that was committed."""
+"""A leader has every committed record."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from kraftlog.sim.quorum.observation.step import Step
 class LeaderCompleteness(Invariant):
     """The leader of the highest epoch holds every committed record.
 
-    A leader of an older epoch that does not know it yet is left out. So are runs that destroy more than a minority can.
+    Leaders of older epochs that do not know of a newer one are left out, and so are runs that destroy more than a
+    minority may lose.
     """
 
     number = 4
-    title = "the leader has what is committed"
+    title = "a leader has every committed record"
     source = "Raft, 5.4"
     looks_at = frozenset({"is_news"})
 
@@ -25,7 +26,7 @@ class LeaderCompleteness(Invariant):
         self._judged: Epoch = Epoch(0)
 
     def after_step(self, step: Step) -> None:
-        """Judge each new leader once; later it only appends."""
+        """Check each new leader once; afterwards it only appends."""
         replica, log = step.node.replica, step.node.log
         if replica is None or log is None or not replica.is_leader or step.node.is_behind:
             return
@@ -37,7 +38,7 @@ class LeaderCompleteness(Invariant):
             return
         batches = batches_of(step.node, log.log_start_offset)
         if batches is None:
-            return  # damage that it has not noticed yet: it ends when it does
+            return  # damage that it has not noticed yet; when it does, it stops
         held = {batch.base_offset: batch.epoch for batch in batches}
         for batch in self.world.committed:
             if batch.end_offset <= log.log_start_offset:

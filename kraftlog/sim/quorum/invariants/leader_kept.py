@@ -1,4 +1,4 @@
-"""A leader that answers keeps its followers."""
+"""A follower keeps a leader that answers."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from raft.core.replica_view import ReplicaView
 from raft.core.states import Role
 
 REFUSED_MS: Final = 100
-"""How long connections must be refused in a row."""
+"""How long connections must be refused without interruption."""
 
 
 @dataclass(slots=True)
 class _Contact:
-    """What a follower knows of its leader."""
+    """A follower's contact with its leader."""
 
     life: int
     epoch: int
     answered_ms: int | None = None
-    """When the leader last answered a fetch of it, by its own clock."""
+    """When the leader last answered one of its fetches, by the follower's clock."""
     refused_since_ms: int | None = None
-    """Since when its fetches to the leader have been refused one after the other, and each at once."""
+    """Since when its fetches to the leader have been refused without interruption, each at once."""
     fetch: tuple[int, int] | None = None
-    """The fetch to the leader that is under way: its correlation id, and when it was sent."""
+    """The fetch to the leader that is in flight: its correlation id, and when it was sent."""
     role: Role = Role.FOLLOWER
 
 
 class LeaderIsKept(Invariant):
-    """A follower whose leader leads gives it up only after a fetch timeout without an answer, or when connections to it
-    were refused in a row for a while. Given up: it asks for pre-votes, or grants one.
+    """A follower abandons an active leader only after a fetch timeout without answer, or 100 ms of refused connections.
 
-    What is an answer is up to the follower: it may be one that changes nothing. No other false positives: a leader
-    that has resigned, or is in another epoch, leads no more.
+    A follower abandons its leader by requesting pre-votes or granting one. The follower decides what counts as an
+    answer: an answer that changes nothing may count. There are no other false positives: a leader that has resigned, or
+    is in another epoch, no longer leads.
     """
 
     number = 68
-    title = "a leader that answers is not given up"
+    title = "a follower keeps a leader that answers"
     source = "KIP-996; RF-30"
     looks_at = frozenset({"is_news", "replies", RequestFailed, ResponseReceived, Send})
 
@@ -60,7 +60,7 @@ class LeaderIsKept(Invariant):
         self._contacts: dict[int, _Contact] = {}
 
     def after_step(self, step: Step) -> None:
-        """Note fetches, answers and refusals, and judge a follower that asks for pre-votes, or grants one."""
+        """Record fetches, answers and refusals. Check a follower that requests pre-votes or grants one."""
         node = step.node
         if node.replica is None or not node.is_voter:
             self._contacts.pop(node.node_id, None)
@@ -75,7 +75,7 @@ class LeaderIsKept(Invariant):
             if isinstance(event, ResponseReceived) and _is_contact(replica, event):
                 contact.answered_ms, contact.refused_since_ms = now_ms, None
         if contact is before and contact.role is Role.FOLLOWER and role is Role.PROSPECTIVE:
-            self._judge(node, contact, "asks for pre-votes")
+            self._judge(node, contact, "requests pre-votes")
         for request, response in step.replies:
             is_granted = isinstance(response, VoteResponse) and response.pre_vote and response.vote_granted
             if isinstance(request, VoteRequest) and is_granted and contact.role is role is Role.FOLLOWER:
@@ -88,7 +88,7 @@ class LeaderIsKept(Invariant):
             if not isinstance(action, Send) or action.destination != replica.leader_endpoint:
                 continue
             if contact.fetch is not None:
-                contact.refused_since_ms = None  # that one was neither answered nor refused
+                contact.refused_since_ms = None  # the previous fetch was neither answered nor refused
             if isinstance(action.request, FetchRequest | FetchSnapshotRequest):
                 contact.fetch = (action.correlation_id, now_ms)
 
@@ -113,13 +113,13 @@ class LeaderIsKept(Invariant):
         refused_ms = 0 if contact.refused_since_ms is None else now_ms - contact.refused_since_ms
         if silent_ms < node.replica.config.fetch_timeout_ms and refused_ms < REFUSED_MS:
             self.violated(
-                f"node {node.node_id} {what}, though {leader_id} leads epoch {contact.epoch} and answered it"
+                f"node {node.node_id} {what}, although {leader_id} leads epoch {contact.epoch} and answered it"
                 f" {silent_ms} ms ago; connections were refused for {refused_ms} ms"
             )
 
 
 def _is_contact(replica: ReplicaView, event: ResponseReceived) -> bool:
-    """Whether a follower took that for a sign of its leader."""
+    """Whether the follower counted the response as contact with its leader."""
     if event.response.error is not ErrorCode.NONE:
         return False
     is_fetch = isinstance(event.response, FetchResponse | FetchSnapshotResponse)

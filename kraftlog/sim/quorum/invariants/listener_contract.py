@@ -1,4 +1,4 @@
-"""Listeners receive what they were promised, in order."""
+"""Listeners receive committed records in order."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class _Told:
 
 
 class ListenerContract(Invariant):
-    """Batches are committed, contiguous, each once; only a listener that is new or behind the log's start gets a
-    snapshot; leaders' epochs never go back; the leader's own listener hears that it leads only after it was given
-    everything before its epoch (LI-02 to LI-05, SN-60 to SN-62).
+    """Batches are committed, contiguous and delivered once; snapshots and leader changes keep their rules.
 
-    A new process has a new listener, which begins where its state machine stands. A node whose disk cannot be read may
-    be the only one to know what it delivers. No other false positives.
+    Only a listener that is new or behind the log's start gets a snapshot. Leaders' epochs never go back. The leader's
+    own listener learns that it leads only after it received everything before its epoch (LI-02 to LI-05, SN-60 to
+    SN-62). A new process has a new listener, which begins at the applied offset of its state machine. A node whose disk
+    cannot be read may be the only one that knows what it delivered. There are no other false positives.
     """
 
     number = 32
-    title = "listeners are told in order"
+    title = "listeners receive records in order"
     source = "Kafka RaftClient.Listener"
     looks_at = frozenset({"deliveries", "started"})
 
@@ -37,7 +37,7 @@ class ListenerContract(Invariant):
         self._told: dict[tuple[int, str], _Told] = {}
 
     def after_step(self, step: Step) -> None:
-        """Follow what the listener of the node receives."""
+        """Follow the deliveries to the node's listeners."""
         node = step.node
         if step.started and node.applied is not None:
             self._told[node.node_id, STATE_MACHINE] = _Told(node.life, node.applied.end_offset)
@@ -55,28 +55,28 @@ class ListenerContract(Invariant):
             if told.next_offset > 0 and start is not None and told.next_offset >= start:
                 self.violated(
                     f"the listener of node {node_id} keeps up at {told.next_offset}, its log begins at {start}, and it"
-                    f" is given the snapshot {delivery.snapshot_id}"
+                    f" gets the snapshot {delivery.snapshot_id}"
                 )
             if delivery.snapshot_id.offset < told.next_offset:
                 self.violated(
-                    f"the listener of node {node_id} is at {told.next_offset} and given {delivery.snapshot_id}"
+                    f"the listener of node {node_id} is at {told.next_offset}, but gets {delivery.snapshot_id}"
                 )
             told.next_offset = delivery.snapshot_id.offset
         for batch in delivery.batches:
             if batch.base_offset != told.next_offset:
-                self.violated(f"the listener of node {node_id} is given {batch.base_offset} after {told.next_offset}")
+                self.violated(f"the listener of node {node_id} gets {batch.base_offset} at {told.next_offset}")
             committed = self.world.committed_at(batch.base_offset)
             if committed != batch and (committed is not None or not node.has_lost_data):
-                self.violated(f"the listener of node {node_id} is given {batch.base_offset}, which is not committed")
+                self.violated(f"the listener of node {node_id} gets {batch.base_offset}, which is not committed")
             told.next_offset = batch.end_offset
         if delivery.leader is None:
             return
         if delivery.leader.epoch < told.epoch:
-            self.violated(f"the listener of node {node_id} hears of epoch {delivery.leader.epoch} after {told.epoch}")
+            self.violated(f"the listener of node {node_id} learns of epoch {delivery.leader.epoch} after {told.epoch}")
         told.epoch = delivery.leader.epoch
         start = delivery.epoch_start_offset
         if start is not None and told.next_offset <= start:
             self.violated(
-                f"the listener of node {node_id} hears that it leads from {start} on, and was given up to"
+                f"the listener of node {node_id} learns that it leads from {start} on, but received records only up to"
                 f" {told.next_offset}"
             )

@@ -1,4 +1,4 @@
-"""Only a broker whose process has ended is fenced before its session has."""
+"""A broker whose process runs is not fenced before its session ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraftlog.sim.quorum.observation.step import Step
 class LiveBrokersKeepTheirSession(Invariant):
     """A controller that fences a broker by evidence is right: the process of that incarnation has ended.
 
-    A node whose clock runs too fast, or has leapt, may take a moment for 100 ms: it is not checked.
+    A node whose clock runs too fast, or has leapt, may mistake a moment for 100 ms, so it is not checked.
     """
 
     number = 71
@@ -19,11 +19,11 @@ class LiveBrokersKeepTheirSession(Invariant):
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Compare with the processes that run."""
+        """Compare the fenced incarnations with the running processes."""
         for fenced in step.fenced:
             broker = next(broker for broker in self.world.brokers if broker.broker_id == fenced.broker_id)
             if fenced.is_clock_right and broker.running_incarnation == fenced.incarnation_id:
                 self.violated(
-                    f"node {step.node.node_id} fences broker {fenced.broker_id} because its process has ended, and"
-                    f" incarnation {fenced.incarnation_id.hex()} of it runs"
+                    f"node {step.node.node_id} fences broker {fenced.broker_id} because its process has ended, but its"
+                    f" incarnation {fenced.incarnation_id.hex()} runs"
                 )

@@ -1,4 +1,4 @@
-"""Logs that agree at one offset agree below it."""
+"""Two logs that agree at an offset agree below it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from raft.core.types import Batch
 class _Entry(NamedTuple):
     batch: Batch
     before: Epoch | None
-    """The epoch of the batch before it; 0 for the first, None if it is not known any more."""
+    """The epoch of the batch before it; 0 for the first batch, None if the epoch is no longer known."""
 
 
 class LogMatching(Invariant):
-    """Two logs that hold an offset of the same epoch are the same up to there: batch borders, bytes, predecessors.
+    """Two logs with the same epoch at an offset are the same up to there: batch borders, bytes and previous batches.
 
-    Judged on disks: every batch is compared with the first one seen of each of its offsets and its epoch, and so is the
-    epoch of the batch before it; by induction the rest is the same, too. No false positives.
+    Disks are checked: every batch is compared with the first one seen at each of its offsets in its epoch, and so is
+    the epoch of the batch before it. By induction the rest is equal, too. There are no false positives.
     """
 
     number = 3
@@ -35,7 +35,7 @@ class LogMatching(Invariant):
         self._seen: dict[tuple[int, Epoch], _Entry] = {}
 
     def after_step(self, step: Step) -> None:
-        """Compare the batches that are new on the disk."""
+        """Compare the new batches on the disk."""
         log = step.node.durable_log
         for index in range(log.first_changed, len(log.batches)):
             batch = log.batches[index]
@@ -50,7 +50,7 @@ class LogMatching(Invariant):
                     )
 
     def _epoch_before_first(self, log: DurableLog) -> Epoch | None:
-        """None if the batch before the first one was removed, and its epoch was not recorded."""
+        """Return the epoch before the first batch; None if that batch was removed and its epoch was not recorded."""
         base_offset = log.batches[0].base_offset
         if base_offset == log.start.offset:
             return log.start.epoch

@@ -1,4 +1,4 @@
-"""A log starts where everything before it is in a snapshot, and no later than its rule allows."""
+"""A log starts where a snapshot ends, and its start waits for its readers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from snapshot.log_start_policy import LogStartPolicy
 
 
 class LogStart(Invariant):
-    """A log on a disk begins at 0, or where a snapshot on that disk ends, in the epoch of the committed record before.
+    """A log on a disk starts at 0, or where a snapshot on that disk ends, in the epoch of the committed record before.
 
-    While a fault has damaged one of the node's snapshots, or made its state machine differ so that they must go, it may
-    be that one that is missing.
+    That snapshot may be missing while a fault has damaged one of the node's snapshots, or has made its state machine
+    differ so that the snapshots must be deleted.
     """
 
     number = 17
@@ -31,7 +31,7 @@ class LogStart(Invariant):
         self._judged: dict[int, OffsetAndEpoch] = {}
 
     def after_step(self, step: Step) -> None:
-        """Look at the log's start."""
+        """Check the log's start."""
         node, start = step.node, step.node.durable_log.start
         if start.offset == 0:
             return
@@ -51,17 +51,18 @@ WALL_CLOCKS_OFF_MS_MAX: Final = 24 * 3_600_000
 
 
 class LogStartWaits(Invariant):
-    """A log start moves past no listener of its node and, on the leader, past no live replica (KAFKA-14932).
+    """A log start passes no listener of its node and, on the leader, no live replica (KAFKA-14932).
 
-    Unless the policy is eager, or the limit on the wait has passed. A follower's log start never passes some leader's.
-    A snapshot that replaces the log waits for no replica. A leader is judged by what the fetches of its replicas told
-    it. The limit is measured by the node's own clock; if that has leapt it may seem to expire early. A process that is
-    not its node's first counts from what is on disk, by wall clocks, which may be hours off. A leader may move its log
-    start and resign in one step: it is judged as a leader, whose replicas it no longer knows.
+    This does not hold with the policy `eager`, or after the limit on the wait. A follower's log start never passes the
+    start of every leader so far. A snapshot that replaces the log waits for no replica. A leader is checked by the
+    fetches that it got from its replicas. The limit is measured by the node's own clock and may seem to expire early if
+    that has leapt. A process that is not its node's first measures from what is on disk, by wall clocks, which may be
+    hours off. A leader may move its log start and resign in one step: it is checked as a leader, although it no longer
+    knows its replicas.
     """
 
     number = 52
-    title = "a log start waits for who reads"
+    title = "a log start waits for its readers"
     source = "KAFKA-14932; KIP-630"
     looks_at = frozenset({"is_news", "started"})
 
@@ -69,12 +70,12 @@ class LogStartWaits(Invariant):
         super().__init__(world)
         self._starts: dict[int, tuple[int, Offset]] = {}
         self._furthest = Offset(0)
-        """The furthest log start that any leader has had."""
+        """The highest log start that any leader has had."""
         self._leaders: set[int] = set()
         """The nodes that led at the end of their last step."""
 
     def after_step(self, step: Step) -> None:
-        """Judge a log start that has moved."""
+        """Check a log start that has moved."""
         node = step.node
         if node.log is None or node.replica is None:
             return
@@ -93,7 +94,9 @@ class LogStartWaits(Invariant):
         if config.policy is LogStartPolicy.EAGER:
             return
         if not has_led and start > self._furthest:
-            self.violated(f"node {node.node_id} follows, its log begins at {start}, no leader's past {self._furthest}")
+            self.violated(
+                f"node {node.node_id} follows with the log start {start}, above every leader's ({self._furthest})"
+            )
         may_be_late = self.world.now_us - node.started_at_us >= config.lag_time_max_ms * 100
         if node.life > 1 and config.lag_time_max_ms < WALL_CLOCKS_OFF_MS_MAX:
             may_be_late = True

@@ -1,4 +1,4 @@
-"""Leaders wait for every replica that the controller counts as in sync."""
+"""Leaders wait for every replica in the controller's ISR."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class LeadersKnowTheirIsr(Invariant):
-    """A leader's maximal ISR, the replicas that it waits for, has every replica that the controller has in the ISR, and
-    in the ELR while enough are in sync: else an election could choose a replica that lacks acknowledged records.
+    """A leader's maximal ISR, the replicas that it waits for, contains the controller's ISR of the partition.
 
-    Checked for leaders that know that they lead, in the controller's leader epoch.
+    It also contains the ELR while enough replicas are in sync. Otherwise an election could choose a replica that lacks
+    acknowledged records. Leaders are checked if they know that they lead, in the controller's leader epoch.
     """
 
     number = 40
@@ -21,7 +21,7 @@ class LeadersKnowTheirIsr(Invariant):
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Compare leaders with what has been committed."""
+        """Compare leaders with the committed partitions."""
         for change in self.world.metadata_changes:
             if change.kind != "partition":
                 continue
@@ -34,5 +34,5 @@ class LeadersKnowTheirIsr(Invariant):
             if not counted_in <= led.maximal_isr:
                 self.violated(
                     f"at offset {change.offset} partition {change.key[1]} of topic {change.key[0].hex()} becomes"
-                    f" {partition}; its leader waits for {sorted(led.maximal_isr)} only, and is at {led}"
+                    f" {partition}; its leader waits only for {sorted(led.maximal_isr)} and has {led}"
                 )

@@ -1,4 +1,4 @@
-"""The committed records are consistent."""
+"""The committed records are valid."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class MetadataMakesSense(Invariant):
-    """Every committed record is possible after those before it: nothing that does not exist is changed, nothing that
-    exists is created again, and states of remote segments follow one another as allowed.
+    """Every committed record is possible after the records before it.
 
-    It keeps what the others use: the metadata of the committed log in plain dictionaries. Nothing to do in a run
-    without brokers.
+    No record changes something that does not exist, or creates something that exists, and states of remote segments
+    follow one another as allowed. The invariant also keeps the metadata of the committed log in plain dictionaries,
+    which other invariants use. It runs only with brokers.
     """
 
     number = 54
-    title = "what is committed makes sense"
+    title = "committed records are valid"
     source = "Kafka, replay of records (CT-02)"
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Take in what has been committed since."""
+        """Apply the newly committed batches to the model."""
         world = self.world
         world.metadata_changes.clear()
         for batch in world.committed[len(world.metadata_log) :]:

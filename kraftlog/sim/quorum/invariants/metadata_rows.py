@@ -1,4 +1,4 @@
-"""The tables agree with the log."""
+"""The tables match the log."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from kraftlog.sim.quorum.observation.observed import Observed
 from kraftlog.sim.quorum.observation.step import Step
 
 STEPS_BETWEEN_LOOKS: Final = 6
-"""Reading all rows takes as long as a step: only one in this number of applies is checked, and the end of the run."""
+"""Reading all rows takes as long as a step, so only one in this number of applies is checked, and the end of the run.
+"""
 
 Row = tuple[Any, ...]
-"""Of a table, or what of it comes after the key."""
+"""A row of a table, or its columns after the key."""
 
 
 class RowsAreTheLog(Invariant):
-    """A node has in SQLite what the model of the committed log holds at the same offset.
+    """A node's SQLite database holds what the model of the committed log holds at the same offset.
 
-    A node whose state machine a fault made differ is left out, as is one that is not exactly as far as the model.
+    Nodes whose state machine a fault made differ are left out, and so are nodes with another applied offset than the
+    model.
     """
 
     number = 57
-    title = "the tables say what the log does"
+    title = "the tables match the log"
     source = "(own); etcd #13766, KAFKA-14275"
     looks_at = frozenset({"deliveries"})
     is_about_brokers = True
@@ -40,13 +42,13 @@ class RowsAreTheLog(Invariant):
         self._until_look = STEPS_BETWEEN_LOOKS
 
     def after_step(self, step: Step) -> None:
-        """Now and then, look at a node that has applied something."""
+        """Check the node of the step if a check is due and it has the model's offset."""
         self._until_look -= 1
         if self._until_look <= 0 and self._look(step.node.node_id):
             self._until_look = STEPS_BETWEEN_LOOKS
 
     def at_end(self) -> None:
-        """Look at all of them."""
+        """Check all nodes."""
         if self.world.brokers:
             for node_id in self.world.nodes:
                 self._look(node_id)
@@ -63,19 +65,19 @@ class RowsAreTheLog(Invariant):
                 only_found = sorted(map(repr, found[table] - rows))
                 only_expected = sorted(map(repr, rows - found[table]))
                 self.violated(
-                    f"node {node_id} has applied {metadata.end_offset} and has these {table}: {only_found}, where the"
-                    f" log says {only_expected}"
+                    f"node {node_id} has applied {metadata.end_offset} and has these {table}: {only_found}, but the"
+                    f" log has {only_expected}"
                 )
         return True
 
 
 def rows_in(tables: sqlite3.Connection) -> dict[str, set[Any]]:
-    """The rows that the model has too."""
+    """Return the rows of the tables that the model has, too."""
     return {name: set(tables.execute(query).fetchall()) for name, query in _QUERIES.items()}
 
 
 def rows_of(metadata: MetadataModel) -> dict[str, set[Any]]:
-    """The rows that there must be."""
+    """Return the rows that the model expects."""
     return {
         "topics": {(id_to_text(topic_id), name) for topic_id, name in metadata.topics.items()},
         "partitions": {(*_shown(key), *_of_partition(one)) for key, one in metadata.partitions.items()},
@@ -91,7 +93,7 @@ def rows_of(metadata: MetadataModel) -> dict[str, set[Any]]:
 
 
 def tiering_rows(tiering: TieringModel) -> dict[str, set[Any]]:
-    """Those of tiered storage."""
+    """Return the expected rows of tiered storage."""
     return {
         "remote_segments": {
             (*_shown(place), *_of_segment(place, one, tiering)) for place, one in tiering.segments.items()
@@ -137,7 +139,7 @@ def _of_broker(broker: Broker) -> Row:
         _listed(map(id_to_text, broker.log_dirs)),
         _objects(broker.features),
         int(broker.unclean_shutdown),
-        _listed(()),  # nobody cordons any
+        _listed(()),  # no log directory is cordoned
         broker.last_unfenced_epoch,
         _listed(map(id_to_text, broker.older_log_dirs)),
         json.dumps({id_to_text(name): epoch for name, epoch in broker.unfenced_log_dirs}),
@@ -184,7 +186,7 @@ _QUERIES: Final = {
 
 
 def _shown(key: Sequence[Any]) -> Row:
-    """A key with its ids as text."""
+    """Return a key with its ids as text."""
     return tuple(id_to_text(part) if isinstance(part, bytes) else part for part in key)
 
 

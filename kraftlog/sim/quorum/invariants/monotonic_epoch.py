@@ -1,4 +1,4 @@
-"""Epochs never go back, and memory runs ahead of the disk only until something leaves."""
+"""Epochs never go back, and nothing leaves a node before its epoch is durable."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from raft.core.types import ReplicaKey
 
 
 class MonotonicEpoch(Invariant):
-    """A directory's durable epoch never goes back; whenever an answer leaves a node, its epoch is the durable one.
+    """A directory's durable epoch never goes back, and whenever an answer leaves a node, its epoch is durable.
 
-    Answers are judged here, requests by the order of the orders (50). No false positives: a step that persists an epoch
-    lets nothing out before it is on disk, killed in the middle or not.
+    Answers are checked here, requests by the order of the replica's actions (50). There are no false positives: a step
+    that persists an epoch sends nothing before the epoch is on disk, even if it is killed.
     """
 
     number = 14
@@ -26,7 +26,7 @@ class MonotonicEpoch(Invariant):
         self._memory: dict[int, tuple[int, int]] = {}
 
     def after_step(self, step: Step) -> None:
-        """Compare with the epochs before, and memory with disk."""
+        """Compare with the earlier epochs, and memory with disk."""
         node = step.node
         found = node.durable_election
         if step.disk_changed and found is not None:
@@ -37,9 +37,7 @@ class MonotonicEpoch(Invariant):
             self._durable[node.key] = found.epoch
         for _, response in step.replies:
             if found is None or response.leader.epoch > found.epoch:
-                self.violated(
-                    f"node {node.node_id} answers in epoch {response.leader.epoch}, and its disk knows {found}"
-                )
+                self.violated(f"node {node.node_id} answers in epoch {response.leader.epoch}, but its disk has {found}")
         if node.replica is None:
             return
         epoch = node.replica.epoch

@@ -1,4 +1,4 @@
-"""What is committed stays committed."""
+"""The high watermark never goes back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kraftlog.sim.quorum.observation.step import Step
 class MonotonicHighWatermark(Invariant):
     """A process's high watermark never goes back and is never above the end of its log.
 
-    A new process knows what its newest snapshot holds and where its log starts, or if it is the sole voter, whatever is
-    in its log; no more. No false positives.
+    A new process knows no more than its newest snapshot and its log start; a sole voter knows everything in its log.
+    There are no false positives.
     """
 
     number = 15
@@ -25,7 +25,7 @@ class MonotonicHighWatermark(Invariant):
         self._known: dict[int, tuple[int, Offset]] = {}
 
     def after_step(self, step: Step) -> None:
-        """Compare with the one before and with the end of the log."""
+        """Compare with the previous high watermark and with the end of the log."""
         node = step.node
         if node.replica is None or node.log is None:
             return
@@ -35,13 +35,13 @@ class MonotonicHighWatermark(Invariant):
             latest = node.replica.latest_snapshot_id
             known = max(node.log.log_start_offset, -1 if latest is None else latest.offset) or -1
             if step.started and high_watermark > known and len(self.world.voter_ids) > 1:
-                self.violated(f"node {node.node_id} was just started and reports {high_watermark} as committed")
+                self.violated(f"node {node.node_id} has just started, but reports {high_watermark} as committed")
             before = Offset(-1)
         if high_watermark < before:
             self.violated(f"the high watermark of node {node.node_id} went back from {before} to {high_watermark}")
         if high_watermark > node.log.log_end_offset and not node.is_behind:
             self.violated(
-                f"node {node.node_id} knows {high_watermark} as committed, and its log ends at"
+                f"node {node.node_id} knows {high_watermark} as committed, but its log ends at"
                 f" {node.log.log_end_offset}"
             )
         self._known[node.node_id] = (node.life, high_watermark)

@@ -1,4 +1,4 @@
-"""No node sends a request to itself."""
+"""No replica sends a request to itself."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from raft.core.actions import Send
 class NotToOneself(Invariant):
     """A replica sends nothing to its own endpoint: its own answer would count as another voter's.
 
-    No false positives: no two nodes of a run share an endpoint.
+    There are no false positives: no two nodes of a run share an endpoint.
     """
 
     number = 51
-    title = "nobody asks itself"
+    title = "no replica sends a request to itself"
     source = "our own; RF-62"
     looks_at = frozenset({Send})
 
     def after_step(self, step: Step) -> None:
-        """Look where requests go."""
+        """Check the destinations of requests."""
         replica = step.node.replica
         if replica is None:
             return

@@ -1,4 +1,4 @@
-"""Each request is answered once at most."""
+"""Each request is answered at most once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raft.core.events import RequestReceived
 
 
 class OneAnswer(Invariant):
-    """A replica answers each request that it got once. No false positives: request ids are a process's own."""
+    """A replica answers each request that it received once. No false positives: request ids are unique in a process."""
 
     number = 49
     title = "each request has one answer"

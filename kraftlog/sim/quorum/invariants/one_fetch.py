@@ -1,4 +1,4 @@
-"""One fetch at a time."""
+"""A replica has at most one fetch in flight."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from raft.core.messages import FetchRequest
 
 
 class OneFetch(Invariant):
-    """A replica waits for the answer to one fetch at most: two answers could append at the same offset.
+    """A replica waits for the answer to at most one fetch: two answers could append at the same offset.
 
-    One that it has given up, after the request timeout or because its state changed, does not count: its answer is not
-    taken. No false positives.
+    A fetch that it abandoned, after the request timeout or a change of state, does not count: its answer is ignored.
+    There are no false positives.
     """
 
     number = 21
@@ -21,7 +21,7 @@ class OneFetch(Invariant):
     looks_at = frozenset({Send})
 
     def after_step(self, step: Step) -> None:
-        """Count the fetches whose answers would be taken."""
+        """Count the fetches whose answers would be applied."""
         replica = step.node.replica
         if replica is None:
             return

@@ -1,4 +1,4 @@
-"""One vote an epoch."""
+"""Each voter votes at most once per epoch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from raft.core.types import ReplicaKey
 
 
 class OneVote(Invariant):
-    """No voter ever gives, or remembers on disk, votes for two candidates in one epoch; it remembers before it answers.
+    """No voter votes for two candidates in one epoch, in messages or on disk; its vote is durable before it is sent.
 
-    A candidate is a node id and a directory id. Between a wiped disk and its new directory id the voter is another one.
-    A node that was killed in the middle of the step is judged as well: what left, left after it was on disk.
+    A candidate is a node id and a directory id. A voter whose disk was wiped is another voter with the new directory
+    id. A node that was killed during the step is checked as well: its vote was on disk before it was sent.
     """
 
     number = 2
-    title = "one vote an epoch"
+    title = "one vote per epoch"
     source = "Raft, 5.2; openraft MonotonicVote"
     looks_at = frozenset({"disk_changed", "replies"})
 
@@ -28,7 +28,7 @@ class OneVote(Invariant):
         self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
 
     def after_step(self, step: Step) -> None:
-        """Look at the vote on disk and at the votes that left."""
+        """Check the vote on disk and the votes that were sent."""
         node = step.node
         found = node.durable_election
         if step.disk_changed and found is not None and found.voted_key is not None:
@@ -43,7 +43,7 @@ class OneVote(Invariant):
     def _note(self, node: NodeView, epoch: Epoch, candidate: ReplicaKey, does: str) -> None:
         before = self._votes.setdefault((node.key, epoch), candidate)
         if before != candidate:
-            self.violated(f"node {node.node_id} {does} a vote for {candidate} in epoch {epoch}, it voted for {before}")
+            self.violated(f"node {node.node_id} {does} a vote for {candidate} in epoch {epoch}, after one for {before}")
 
     def _check_remembered(self, node: NodeView, request: VoteRequest) -> None:
         found = node.durable_election
@@ -53,5 +53,5 @@ class OneVote(Invariant):
         ):
             self.violated(
                 f"node {node.node_id} gives {request.replica_key} its vote in epoch {request.replica_epoch},"
-                f" and its disk knows {found}"
+                f" but its disk has {found}"
             )

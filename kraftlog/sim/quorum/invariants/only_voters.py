@@ -1,4 +1,4 @@
-"""Only voters count."""
+"""Only voters open epochs, get votes and are followed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from raft.core.states import Role
 
 
 class OnlyVotersCount(Invariant):
-    """Epochs are opened by voters, one after the other; votes and leaders are voters; no node sends anywhere else.
+    """Voters open epochs one after the other; only voters get votes and are followed; requests go to known addresses.
 
-    A voter opens an epoch as a candidate, or when it has resigned from the one before. Which nodes are voters, and
-    where, is what the replica was configured with. No false positives: a process that starts is in an epoch that it was
-    in.
+    A voter opens an epoch as a candidate, or after it resigned from the previous one. The replica's configuration names
+    the voters and their addresses. There are no false positives: a process starts in an epoch that it was in before.
     """
 
     number = 64
@@ -49,7 +48,7 @@ class OnlyVotersCount(Invariant):
         opens = role in (Role.CANDIDATE, Role.LEADER) or self._roles.get(node.node_id) is Role.RESIGNED
         if not (node.is_voter and opens and epoch == self._highest + 1):
             self.violated(
-                f"node {node.node_id} is in epoch {epoch} as {role}; no voter opened it: {self._highest} was the last"
+                f"node {node.node_id} is in epoch {epoch} as {role}, opened by no voter; highest: {self._highest}"
             )
         self._highest = epoch
 

@@ -1,4 +1,4 @@
-"""A leader commits older epochs' records only together with one of its own."""
+"""A leader commits records of older epochs only together with one of its own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class OwnEpoch(Invariant):
-    """While it leads, the high watermark moves only to above a record of the leader's own epoch.
+    """A leader moves its high watermark only past a record of its own epoch.
 
-    What it knew when it was elected, as a follower, stays. No false positives.
+    It may keep the high watermark that it had as a follower when it was elected. There are no false positives.
     """
 
     number = 7
-    title = "older epochs are committed by the leader's own"
+    title = "older epochs are committed with the leader's own"
     source = "Raft, 5.4.2; logcabin #44"
     looks_at = frozenset({"is_news"})
 
@@ -24,7 +24,7 @@ class OwnEpoch(Invariant):
         self._known: dict[int, tuple[int, int, Offset]] = {}
 
     def after_step(self, step: Step) -> None:
-        """Look at the epoch of the last record below a leader's new high watermark."""
+        """Check the epoch of the last record below a leader's new high watermark."""
         node = step.node
         if node.replica is None:
             return
@@ -38,6 +38,6 @@ class OwnEpoch(Invariant):
         start_offset = node.replica.epoch_start_offset
         if start_offset is not None and high_watermark <= start_offset:
             self.violated(
-                f"node {node.node_id} moved the high watermark to {high_watermark}, and its epoch {epoch} starts at"
+                f"node {node.node_id} moved the high watermark to {high_watermark}, but its epoch {epoch} starts at"
                 f" {start_offset}"
             )

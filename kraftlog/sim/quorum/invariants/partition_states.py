@@ -1,4 +1,4 @@
-"""Partitions are in states that they may be in, and their epochs say so."""
+"""Partitions are in valid states, with valid epochs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class PartitionStates(Invariant):
-    """ISR and eligible replicas are replicas, and no broker is in both; no replica is eligible while enough are in
-    sync; the leader is in sync; some replica is in sync or eligible, or the last leader is remembered.
+    """ISR and ELR are disjoint sets of replicas; the leader is in sync; the last replicas with the data are known.
 
-    A broker that enters an ISR, or is elected, is neither fenced nor shutting down. A fenced broker may still be in
-    ISRs until the records that remove it have followed, a page at a time: at the end of a run no fenced broker is left
-    in one, and every partition that can have a leader has one. Without eligible replicas the last one in sync stays,
-    and does not lead (CT-52).
+    No replica is eligible while enough are in sync. Some replica is in sync or eligible, or the last leader is
+    recorded. A broker that enters an ISR or is elected is neither fenced nor shutting down. A fenced broker may stay in
+    ISRs until the records that remove it follow, one page at a time. At the end of a run no fenced broker is left in an
+    ISR, and every partition that can have a leader has one. Without eligible replicas the last in-sync replica stays in
+    the ISR and does not lead (CT-52).
     """
 
     number = 39
@@ -26,7 +26,7 @@ class PartitionStates(Invariant):
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Look at partitions that have changed."""
+        """Check the partitions that have changed."""
         for change in self.world.metadata_changes:
             if change.kind == "partition":
                 self._check_state(change)
@@ -37,17 +37,17 @@ class PartitionStates(Invariant):
         isr, elr, replicas = set(partition.isr), set(partition.elr), set(partition.replicas)
         what = f"partition {change.key[1]} of topic {change.key[0].hex()} is {partition} since offset {change.offset}"
         if len(replicas) != len(partition.replicas) or not replicas:
-            self.violated(f"{what}: its replicas are not different ones")
+            self.violated(f"{what}: its replicas are missing or not distinct")
         if (
             not isr <= replicas
             or not elr <= replicas
             or max(Counter([*partition.isr, *partition.elr]).values(), default=1) > 1
         ):
-            self.violated(f"{what}: its ISR and its eligible replicas are not different replicas of it")
+            self.violated(f"{what}: its ISR and its eligible replicas are not distinct replicas of it")
         if partition.leader != NO_LEADER and partition.leader not in isr:
             self.violated(f"{what}: its leader is not in its ISR")
         if elr and len(isr) >= change.min_isr:
-            self.violated(f"{what}: replicas are eligible though {change.min_isr} are enough, and in sync")
+            self.violated(f"{what}: replicas are eligible although the required {change.min_isr} are in sync")
         if not isr and not elr and not partition.last_known_elr:
             self.violated(f"{what}: no replica is known to have its data")
 
@@ -61,13 +61,14 @@ class PartitionStates(Invariant):
         if absent:
             self.violated(
                 f"at offset {change.offset} partition {change.key[1]} of topic {change.key[0].hex()} becomes {after},"
-                f" and {absent} of those are not active; active: {sorted(change.active)}"
+                f" but brokers {absent} are not active; active: {sorted(change.active)}"
             )
 
 
 class PartitionEpochs(Invariant):
-    """A new partition begins at 0; each change raises the partition epoch by one; another leader, and replicas taken
-    away, raise the leader epoch; neither ever goes back.
+    """The partition epoch rises by one with each change, and the leader epoch when it must; neither goes back.
+
+    A new partition begins at 0. The leader epoch must rise with another leader and with the removal of replicas.
     """
 
     number = 55
@@ -77,7 +78,7 @@ class PartitionEpochs(Invariant):
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Look at partitions that have changed."""
+        """Check the partitions that have changed."""
         for change in self.world.metadata_changes:
             if change.kind == "partition":
                 self._check(change)
@@ -99,8 +100,9 @@ class PartitionEpochs(Invariant):
 
 
 class BrokerEpochs(Invariant):
-    """A broker's epoch is the offset of its registration, so it only goes up, and changes with the incarnation; a new
-    incarnation is fenced.
+    """A broker's epoch is the offset of its registration, so it only increases and changes with the incarnation.
+
+    A new incarnation is fenced.
     """
 
     number = 56
@@ -110,7 +112,7 @@ class BrokerEpochs(Invariant):
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Look at brokers that have changed."""
+        """Check the brokers that have changed."""
         for change in self.world.metadata_changes:
             before, after = change.before, change.after
             if change.kind != "broker" or after is None:

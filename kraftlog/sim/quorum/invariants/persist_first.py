@@ -1,4 +1,4 @@
-"""An epoch and a candidate's own vote are on disk before anything of them leaves."""
+"""An epoch and a candidate's own vote are on disk before they are sent."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ NOTHING: Final = ElectionState(epoch=Epoch(0))
 
 
 class PersistFirst(Invariant):
-    """Nothing of an epoch is ordered before the order to make it durable, and no vote is requested before the own one.
+    """Nothing of an epoch is ordered before the action that persists it; no vote is requested before the own vote.
 
-    PersistElectionState is a barrier, so what counts is the order of the orders, and crashes do not matter. A new
-    process begins with what is on its disk after its first step: what that step itself persists is not checked.
+    PersistElectionState is a barrier, so only the order of the actions counts, and crashes do not matter. A new process
+    begins with what is on its disk after its first step: what that step itself persists is not checked.
     """
 
     number = 50
-    title = "an epoch is durable before it is told"
+    title = "an epoch is durable before it is sent"
     source = "Raft, figure 2; RF-11"
     looks_at = frozenset({"started", PersistElectionState, Send, Reply, AppendLeaderChange})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._ordered: dict[int, tuple[int, ElectionState]] = {}
-        """By node: its life, and the last election state that was ordered to be durable."""
+        """By node: its life, and the last election state that was ordered to be persisted."""
 
     def after_step(self, step: Step) -> None:
-        """Follow the orders."""
+        """Follow the actions."""
         node = step.node
         life, ordered = self._ordered.get(node.node_id, (0, NOTHING))
         if life != node.life:
@@ -63,7 +63,7 @@ class PersistFirst(Invariant):
         if not isinstance(action, Send) or not isinstance(action.request, VoteRequest) or action.request.pre_vote:
             return
         if ordered.voted_key != action.request.replica_key:
-            self.violated(f"node {node.node_id} asks for votes in epoch {epoch} and did not vote: {ordered}")
+            self.violated(f"node {node.node_id} requests votes in epoch {epoch} without its own vote: {ordered}")
 
 
 def _epoch_of(action: Action) -> int:

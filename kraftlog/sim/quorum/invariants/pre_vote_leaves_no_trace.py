@@ -21,10 +21,10 @@ class _Before(NamedTuple):
 
 
 class PreVoteLeavesNoTrace(Invariant):
-    """A step in which all that a node heard was a pre-vote leaves its epoch and its durable vote as they were.
+    """A step whose only event is a pre-vote request leaves the node's epoch and durable vote unchanged.
 
-    A sender in a higher epoch makes that epoch known: the node may enter it, and no higher one. A timer that was
-    due in the same step opens the next epoch of a replica that has resigned, and of a sole voter: those are left out.
+    A sender in a higher epoch reveals that epoch: the node may enter it, but no higher one. A timer that is due in the
+    same step opens the next epoch on a resigned replica and on a sole voter, so those are left out.
     """
 
     number = 12
@@ -37,7 +37,7 @@ class PreVoteLeavesNoTrace(Invariant):
         self._before: dict[int, _Before] = {}
 
     def after_step(self, step: Step) -> None:
-        """Compare epoch and vote with those before."""
+        """Compare the epoch and the vote with those before the step."""
         node = step.node
         if node.replica is None:
             return
@@ -55,9 +55,9 @@ class PreVoteLeavesNoTrace(Invariant):
         if not event.request.pre_vote:
             return
         if epoch > max(before.epoch, event.request.replica_epoch):
-            self.violated(f"node {node.node_id} was asked for a pre-vote and went from epoch {before.epoch} to {epoch}")
+            self.violated(f"node {node.node_id} got a pre-vote request and went from epoch {before.epoch} to {epoch}")
         if _vote_changed(before.durable, now.durable):
-            self.violated(f"node {node.node_id} was asked for a pre-vote and now remembers {now.durable}")
+            self.violated(f"node {node.node_id} got a pre-vote request and now has {now.durable} on disk")
 
 
 def _vote_changed(before: ElectionState | None, now: ElectionState | None) -> bool:

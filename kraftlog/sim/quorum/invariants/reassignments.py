@@ -1,4 +1,4 @@
-"""Replicas move without loss, whatever operations are sent meanwhile."""
+"""Replicas move without loss of data, whatever operations are sent during the move."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from kraftpb.v1.admin_pb2 import PartitionReassignment
 
 
 def _changed(world: Observed) -> Iterator[tuple[Change, Partition, Partition]]:
-    """Each change of a partition that was there before, with what it was and what it is."""
+    """Yield each change of an existing partition, with its states before and after."""
     for change in world.metadata_changes:
         if change.kind == "partition" and change.before is not None:
             yield change, change.before, change.after
 
 
 class InSyncLead(Invariant):
-    """An elected replica was in sync if any active replica was, and else eligible if any active replica was: whatever
-    caused the election, and whatever else the record changes.
+    """An elected replica was in sync if any active replica was, else eligible if any active replica was.
 
-    Two may lead that were neither. With the record that ends a reassignment its last replica comes into the ISR. And a
-    cancellation, where the topic allows it, may drop all who have the data with those that were being added (CT-54).
+    The cause of the election and the record's other changes do not matter. There are two exceptions. A record that ends
+    a reassignment adds its last replica to the ISR. A cancellation, where the topic allows it, may drop every replica
+    with the data together with the added ones (CT-54).
     """
 
     number = 60
-    title = "nobody who is in sync is passed over"
+    title = "active in-sync replicas are elected first"
     source = "KIP-966; CT-50, CT-51, CT-55"
     looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Look at elections."""
+        """Check elections."""
         for change, before, after in _changed(self.world):
             self._check(change, before, after)
 
@@ -51,23 +51,24 @@ class InSyncLead(Invariant):
         if better:
             self.violated(
                 f"at offset {change.offset} partition {change.key[1]} of topic {change.key[0].hex()} goes from {before}"
-                f" to {after}, though {sorted(better)} have its data and are active"
+                f" to {after}, although {sorted(better)} have its data and are active"
             )
 
 
 class ReplicasGoWhenDone(Invariant):
-    """Replicas go when a reassignment ends or is cancelled; until then all stay, and so does the ISR when another one
-    begins.
+    """Replicas are removed only when a reassignment ends or is cancelled.
+
+    Until then all replicas stay, and the ISR stays when another reassignment begins.
     """
 
     number = 61
-    title = "replicas go when the others are in sync"
+    title = "replicas are removed only when the others are in sync"
     source = "CT-54, CT-55"
     looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Look at partitions whose replicas have changed."""
+        """Check partitions whose replicas have changed."""
         for change, before, after in _changed(self.world):
             self._check(change, before, after)
 
@@ -79,7 +80,7 @@ class ReplicasGoWhenDone(Invariant):
         if not begins and not is_ended_without_loss:
             self.violated(
                 f"at offset {change.offset} partition {change.key[1]} of topic {change.key[0].hex()} goes from {before}"
-                f" to {after}: replicas go, or leave the ISR, before those that stay are in sync"
+                f" to {after}: replicas are removed, or leave the ISR, before the remaining ones are in sync"
             )
 
 
@@ -88,13 +89,13 @@ def _assignment(partition: Partition) -> tuple[tuple[int, ...], ...]:
 
 
 class ReassignmentsAreTaken(Invariant):
-    """A reassignment to registered brokers is taken, whatever is under way; one that was acknowledged is in the log.
+    """A reassignment to registered brokers is accepted, even during another one; an acknowledged one is in the log.
 
-    Left out where faults may destroy what is on a majority.
+    Runs in which faults may destroy a majority's data are left out.
     """
 
     number = 62
-    title = "reassignments are taken"
+    title = "reassignments to registered brokers are accepted"
     source = "CT-54, CT-55"
     looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
@@ -102,15 +103,15 @@ class ReassignmentsAreTaken(Invariant):
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._states: dict[Key, list[tuple[int, Partition]]] = {}
-        """Every state of a partition, with the offset that it begins with."""
+        """Every state of a partition, with the offset at which it begins."""
         self._topic_ids: dict[str, list[bytes]] = {}
         self._registered: dict[int, int] = {}
-        """By broker: where it was registered first."""
+        """By broker: the offset of its first registration."""
         self._unregistered: dict[int, int] = {}
-        """By broker: where it was unregistered last."""
+        """By broker: the offset of its last unregistration."""
 
     def after_step(self, step: Step) -> None:
-        """Remember what is changed."""
+        """Record the changes."""
         for change in self.world.metadata_changes:
             if change.kind == "partition":
                 self._states.setdefault(change.key, []).append((change.offset, change.after))
@@ -122,7 +123,7 @@ class ReassignmentsAreTaken(Invariant):
                 self._registered.setdefault(change.key, change.offset)
 
     def at_end(self) -> None:
-        """Look at every answer."""
+        """Check every answer."""
         if self.world.faults_may_lose_quorum:
             return
         for call in self.world.calls:
@@ -139,10 +140,10 @@ class ReassignmentsAreTaken(Invariant):
             if answer.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT and self._are_registered(call, asked):
                 self.violated(f"a reassignment to registered brokers was refused: {answer.error_message}")
             if answer.error_code == ErrorCode.NONE and not self._is_in_log(call, asked):
-                self.violated(f"a reassignment was acknowledged, and the log has none: {asked}")
+                self.violated(f"a reassignment was acknowledged, but is not in the log: {asked}")
 
     def _are_registered(self, call: Call, asked: PartitionReassignment) -> bool:
-        """Whether all brokers that it names were certainly registered, when it was decided."""
+        """Whether all named brokers were certainly registered when the controller decided."""
         known_from = min(call.committed_before, call.result.state_end_offset if call.result is not None else 0)
         return all(
             self._registered.get(broker_id, known_from) < known_from and broker_id not in self._unregistered
@@ -150,12 +151,13 @@ class ReassignmentsAreTaken(Invariant):
         )
 
     def _is_in_log(self, call: Call, asked: PartitionReassignment) -> bool:
-        """Whether the partition was on the way to the target, at some time since the call was made."""
+        """Whether the partition was moving to the target at some time since the call was made."""
         for topic_id in self._topic_ids.get(asked.topic, ()):
             states = self._states.get((topic_id, asked.partition_id), [])
             ends = [begins for begins, _ in states[1:]] + [self.world.metadata.end_offset + 1]
             for (_, state), end in zip(states, ends, strict=False):
-                # What the record at `end` replaced was still current for a caller that had seen everything below `end`.
+                # The state that the record at `end` replaced was still current for a caller that had seen everything
+                # below `end`.
                 if end >= call.committed_before and is_on_the_way(state, asked.replicas.ids):
                     return True
         return False

@@ -1,4 +1,4 @@
-"""A voter that lost durable data stays out until it has it back."""
+"""A voter that lost durable data stays out of elections until it has recovered the data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from raft.core.states import Role
 class RecoveringStaysOut(Invariant):
     """A recovering replica grants no vote and no pre-vote, requests none, and its fetches say that it recovers.
 
-    In a new directory it may do so for, and as, a candidate with an empty log, with an empty one itself.
-    The step in which it has everything back may already do all of that: it is judged by what it is after the step.
+    With an empty log in a new directory it may do so for candidates, and as a candidate, with an empty log. In the step
+    in which it completes its recovery it may already do all of these: the state after the step counts.
     """
 
     number = 25
@@ -30,13 +30,13 @@ class RecoveringStaysOut(Invariant):
         if replica.role in (Role.CANDIDATE, Role.LEADER) or (
             replica.role is Role.PROSPECTIVE and not replica.may_found
         ):
-            self.violated(f"node {node_id} recovers from damage and is {replica.role.value}")
+            self.violated(f"node {node_id} recovers from damage, but is {replica.role.value}")
         for request, response in step.replies:
             if not isinstance(response, VoteResponse) or not response.vote_granted:
                 continue
             is_empty = isinstance(request, VoteRequest) and request.last_offset == 0
             if not (replica.may_found and is_empty):
-                self.violated(f"node {node_id} recovers from damage and grants a vote")
+                self.violated(f"node {node_id} recovers from damage, but grants a vote")
         for action in step.actions:
             if isinstance(action, Send) and isinstance(action.request, FetchRequest) and not action.request.recovering:
-                self.violated(f"node {node_id} recovers from damage, and its fetch does not say so")
+                self.violated(f"node {node_id} recovers from damage, but its fetch does not say so")

@@ -8,7 +8,7 @@ from raft.core.states import Role
 
 
 class Roles(Invariant):
-    """An observer is unattached or follows. No false positives: the voter set of a run does not change."""
+    """An observer is unattached or a follower. There are no false positives: a run's voter set does not change."""
 
     number = 11
     title = "only voters take part in elections"
@@ -16,9 +16,9 @@ class Roles(Invariant):
     looks_at = frozenset({"is_news"})
 
     def after_step(self, step: Step) -> None:
-        """Look at the role of an observer."""
+        """Check the role of an observer."""
         node = step.node
         if node.is_voter or node.replica is None:
             return
         if node.replica.role not in (Role.UNATTACHED, Role.FOLLOWER):
-            self.violated(f"node {node.node_id} is not a voter, and {node.replica.role.value}")
+            self.violated(f"node {node.node_id} is not a voter, but is {node.replica.role.value}")

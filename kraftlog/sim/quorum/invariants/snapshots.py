@@ -1,4 +1,4 @@
-"""Snapshots are whole, and the same on all nodes."""
+"""Snapshots are complete, and equal on all nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raft.core.types import OffsetAndEpoch
 class SnapshotsAreEqual(Invariant):
     """Two snapshots with the same id have the same bytes, on all nodes and over all lives.
 
-    A node whose state machine a fault made differ, or whose snapshots it damaged, is left out.
+    Nodes whose state machine a fault made differ, or whose snapshots a fault damaged, are left out.
     """
 
     number = 29
@@ -27,7 +27,7 @@ class SnapshotsAreEqual(Invariant):
         self._digests: dict[OffsetAndEpoch, bytes] = {}
 
     def after_step(self, step: Step) -> None:
-        """Compare those that are new."""
+        """Compare the new snapshots."""
         node = step.node
         if node.has_diverged or node.has_damaged_snapshots:
             return
@@ -38,25 +38,27 @@ class SnapshotsAreEqual(Invariant):
 
 
 class SnapshotsAreWhole(Invariant):
-    """A file with a snapshot's name on a disk is whole, and nothing in it is beyond what is committed.
+    """A file with a snapshot's name on a disk is complete, and contains only committed records.
 
-    A fault may damage it later: such a node is left out until it has no damaged one left.
+    A fault may damage it later: such a node is left out until it has no damaged snapshot left.
     """
 
     number = 30
-    title = "what is called a snapshot is whole"
+    title = "every snapshot file is complete"
     source = "Kafka, Snapshots.java; KAFKA-15312"
     looks_at = frozenset({"disk_changed"})
 
     def after_step(self, step: Step) -> None:
-        """Read those that are new."""
+        """Read the new snapshots."""
         node = step.node
         if node.has_damaged_snapshots:
             return
         for snapshot_id in node.durable_snapshots.new:
             fault = snapshot_fault(snapshot_id, node.durable_snapshots.found[snapshot_id])
             if fault is not None:
-                self.violated(f"node {node.node_id} has a snapshot that is not whole: {fault}")
+                self.violated(f"node {node.node_id} has a damaged snapshot: {fault}")
             last = self.world.committed_at(snapshot_id.offset - 1)
             if last is None or last.end_offset != snapshot_id.offset or last.epoch != snapshot_id.epoch:
-                self.violated(f"node {node.node_id} has the snapshot {snapshot_id}, and committed before it is {last}")
+                self.violated(
+                    f"node {node.node_id} has the snapshot {snapshot_id}, but the last committed batch is {last}"
+                )

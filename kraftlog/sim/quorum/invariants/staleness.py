@@ -1,4 +1,4 @@
-"""How far a replica may lag behind an idle leader that it reaches."""
+"""A replica lags behind an idle leader that it reaches by a bounded time only."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from raft.core.events import RequestReceived, TimePassed
 from raft.core.messages import FetchRequest
 
 FETCH_SAYS_HIGH_WATERMARK: Final = 18
-"""From this version on (KIP-1166)."""
+"""The version from which on a Fetch names the replica's high watermark (KIP-1166)."""
 
 
 class StalenessBounded(Invariant):
-    """A replica knows the high watermark of the leader that holds its fetch, as far as its log goes, if its fetches
-    name its own (Fetch 18); and no leader holds a fetch for longer than the fetch asks it to wait.
+    """A replica whose fetch the leader has parked knows the leader's high watermark, as far as its log goes.
 
-    So a replica that an idle leader can reach lags by at most the delay of one answer and one fetch; with an older
-    version, by the fetch's wait in addition. What a replica knows is read from the replica, not from the fetch, and
-    only for the fetch that it sent last: one that it gave up may be held for longer. The wait is judged when the
-    leader notices that time has passed: a paused one finds out then.
+    This needs fetches that name the replica's own high watermark (Fetch 18). No leader parks a fetch for longer than it
+    asks to wait. So a replica that an idle leader reaches lags by at most the delay of one answer and one fetch; with
+    an older version, by the fetch's wait in addition. The replica's high watermark is read from the replica, and only
+    for the last fetch that it sent: an abandoned one may be parked for longer. The wait is checked when the leader
+    notices that time has passed, which a paused leader does late.
     """
 
     number = 63
-    title = "who waits at the leader knows what the leader knows"
+    title = "a parked fetch knows the high watermark"
     source = "KIP-1166; PK-02, PK-07"
     looks_at = frozenset({"is_news", Send, RequestReceived, TimePassed})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._held_since_ms: dict[tuple[int, int, int], dict[int, int]] = {}
-        """By leader, its life and its epoch: the fetches that it holds, by request id, and since when by its clock."""
+        """By leader, its life and its epoch: the fetches it has parked, by request id, and since when by its clock."""
         self._sent: dict[int, tuple[int, FetchRequest, int]] = {}
-        """By replica: its life, the fetch that it sent last, and in which version."""
+        """By replica: its life, the last fetch that it sent, and its version."""
 
     def after_step(self, step: Step) -> None:
-        """Note what is sent and held, and judge a leader."""
+        """Record sent and parked fetches, and check a leader."""
         node = step.node
         for action in step.actions:
             if isinstance(action, Send) and isinstance(action.request, FetchRequest) and node.replica is not None:
@@ -57,11 +57,11 @@ class StalenessBounded(Invariant):
         for fetch in held:
             waited_ms = now_ms - since_ms[fetch.request_id]
             if has_looked and waited_ms > fetch.request.max_wait_ms:
-                self.violated(f"node {node.node_id} has held {fetch.request} for {waited_ms} ms")
+                self.violated(f"node {node.node_id} has parked {fetch.request} for {waited_ms} ms")
             self._check_sender(node, high_watermark, fetch.request)
 
     def _check_sender(self, leader: NodeView, high_watermark: Offset, request: FetchRequest) -> None:
-        """The leader's high watermark counts from when it is known in its own epoch (RF-42)."""
+        """Check the sender's high watermark. The leader's counts once it is known in its own epoch (RF-42)."""
         sender = None if request.replica_key is None else self.world.nodes.get(request.replica_key.node_id)
         if sender is None or sender.replica is None or leader.replica is None:
             return
@@ -73,6 +73,6 @@ class StalenessBounded(Invariant):
             and sender.replica.high_watermark < min(high_watermark, request.fetch_offset)
         ):
             self.violated(
-                f"node {leader.node_id} holds the fetch of node {sender.node_id}, which knows the high watermark"
-                f" {sender.replica.high_watermark}, and has {high_watermark} itself: {request}"
+                f"node {leader.node_id} has parked the fetch of node {sender.node_id}, whose high watermark is"
+                f" {sender.replica.high_watermark} while the leader's is {high_watermark}: {request}"
             )

@@ -10,9 +10,10 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class StateMachineSafety(Invariant):
-    """Two state machines that have applied as much have the same digest, over all nodes and lives.
+    """Two state machines with the same applied end offset have the same digest, over all nodes and lives.
 
-    The digest covers what was applied and the tables. A node that a fault made differ is left out: it must be fenced.
+    The digest covers the applied records and the tables. A node that a fault made differ is left out: it must be
+    fenced.
     """
 
     number = 26
@@ -37,10 +38,10 @@ class StateMachineSafety(Invariant):
 
 
 class AppliedOnce(Invariant):
-    """What a state machine applies continues exactly where it stopped, also over restarts.
+    """A state machine's applied records continue exactly where it stopped, even over restarts.
 
-    A new process may start from an earlier commit: SQLite does not wait for the disk. It is then at an offset
-    that was applied before, never further than the process before it was.
+    A new process may start from an earlier commit, because SQLite does not wait for the disk. It is then at an offset
+    that was applied before, never above the previous process's offset.
     """
 
     number = 27
@@ -54,10 +55,10 @@ class AppliedOnce(Invariant):
         self._limits: dict[int, Offset] = {}
 
     def after_step(self, step: Step) -> None:
-        """Follow what is delivered and applied."""
+        """Follow the deliveries and the applied offset."""
         node = step.node
         if node.applied is None:
-            for delivery in step.deliveries:  # killed in the middle: it may have applied all of it
+            for delivery in step.deliveries:  # killed during the step: it may have applied everything
                 if delivery.listener != STATE_MACHINE:
                     continue
                 if delivery.snapshot_id is not None:
@@ -72,7 +73,7 @@ class AppliedOnce(Invariant):
                 self._limits.pop(node.node_id, Offset(0)), before.end_offset if before is not None else Offset(0)
             )
             if node.applied.end_offset > limit:
-                self.violated(f"node {node.node_id} starts with {node.applied.end_offset} applied, and had {limit}")
+                self.violated(f"node {node.node_id} starts with {node.applied.end_offset} applied, but had {limit}")
             return
         position = Offset(0) if before is None else before.end_offset
         for delivery in step.deliveries:
@@ -83,33 +84,34 @@ class AppliedOnce(Invariant):
             for batch in delivery.batches:
                 if batch.base_offset != position:
                     self.violated(
-                        f"node {node.node_id} is given the batch at {batch.base_offset}, and has applied {position}"
+                        f"node {node.node_id} received the batch at {batch.base_offset}, but has applied {position}"
                     )
                 position = batch.end_offset
         if node.applied.end_offset != position:
-            self.violated(f"node {node.node_id} was given everything below {position}, and has applied {node.applied}")
+            self.violated(f"node {node.node_id} received everything below {position}, but has applied {node.applied}")
 
 
 class RotIsFound(Invariant):
-    """A node whose tables have rotted applies nothing more before they are rebuilt.
+    """A node whose tables are corrupted applies nothing before they are rebuilt.
 
-    It finds out by itself, at the next start at the latest. The fault reports what rotted.
+    The node must detect the corruption by itself, at the next start at the latest. The fault reports which rows it
+    corrupted.
     """
 
     number = 66
-    title = "rot is found, and rebuilt"
+    title = "bit rot is detected and repaired"
     source = "TigerBeetle's grid scrubber"
     looks_at = frozenset({"deliveries"})
 
     def after_step(self, step: Step) -> None:
-        """Nothing is applied to what rotted."""
+        """Check that nothing is applied to corrupted tables."""
         for delivery in step.deliveries:
             is_applied = delivery.listener == STATE_MACHINE and (delivery.batches or delivery.snapshot_id is not None)
             if is_applied and step.node.has_rotted:
-                self.violated(f"node {step.node.node_id} applies to tables that rotted")
+                self.violated(f"node {step.node.node_id} applies records to corrupted tables")
 
     def at_end(self) -> None:
-        """Every running node has sound tables."""
+        """Check that every running node has intact tables."""
         for node_id, node in self.world.nodes.items():
             if node.has_rotted and node.replica is not None:
-                self.violated(f"node {node_id} still has tables that rotted")
+                self.violated(f"node {node_id} still has corrupted tables")

@@ -1,4 +1,4 @@
-"""Start, applied, flushed, committed and end of log are in order."""
+"""The log start, applied, flushed, committed and log end offsets are in order."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from kraftlog.sim.quorum.observation.step import Step
 class StateOrdering(Invariant):
     """log start <= high watermark <= log end, flushed <= log end, applied <= what is on the disk.
 
-    A new process does not know a high watermark, and has applied what the one before applied. A disk that has lost data
-    may hold less than is applied until it has it back.
+    A new process knows no high watermark and has applied what the previous one applied. A disk that has lost data may
+    hold less than is applied until it has recovered the data.
     """
 
     number = 16
-    title = "ends are in order"
+    title = "offsets are in order"
     source = "openraft StateOrdering; etcd, log.go"
     looks_at = frozenset({"is_news"})
 
     def after_step(self, step: Step) -> None:
-        """Compare them."""
+        """Compare the offsets."""
         node = step.node
         if node.replica is None or node.log is None or node.is_behind:
             return
@@ -32,6 +32,6 @@ class StateOrdering(Invariant):
             return
         if node.applied.end_offset > node.durable_log.end_offset:
             self.violated(
-                f"node {node.node_id} has applied {node.applied.end_offset}, and its disk holds"
+                f"node {node.node_id} has applied up to {node.applied.end_offset}, but its disk ends at"
                 f" {node.durable_log.end_offset}"
             )

@@ -1,4 +1,4 @@
-"""Data that is only in remote storage exists there, and the metadata agrees."""
+"""Data that is only in remote storage exists there and matches the metadata."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class TieredData(Invariant):
-    """A log on a broker's own disk begins no further on than the copy is finished, by a committed record; a segment
-    whose copy is finished has its object; an object goes only after the record that says so is committed.
+    """A local log starts within the finished copies of committed records, and each finished segment has its object.
 
-    Above the last deleted segment, finished segments of a partition follow one another without a gap and without
-    overlapping, except those that lie within another: the same copied twice, and the short ones of a leader before one
-    with long ones. While a partition's topic is being deleted its objects may be deleted at once.
+    An object is deleted only after the record about it is committed. Above the last deleted segment, a partition's
+    finished segments follow one another without gap or overlap, except segments that lie within another one: the same
+    offsets copied twice, or the short segments of a leader inside a long one. While a partition's topic is being
+    deleted, its objects may be deleted at once.
     """
 
     number = 42
-    title = "remote data is there as long as it is counted on"
+    title = "remote data exists as long as it is relied on"
     source = "KIP-405; TS-47, TS-49"
     is_about_brokers = True
 
@@ -30,7 +30,7 @@ class TieredData(Invariant):
         for place in world.remote_storage.removed:
             segment = world.metadata.tiering.segments.get(place)
             if segment is not None and segment.state != DELETING and not self._is_going(place[:2]):
-                self.violated(f"the object of {segment} was deleted, and no record said that it would be")
+                self.violated(f"the object of {segment} was deleted without a committed record that announces it")
         world.remote_storage.removed.clear()
         for change in world.metadata_changes:
             if change.kind == "segment" and change.after.state == FINISHED:
@@ -50,12 +50,12 @@ class TieredData(Invariant):
         is_whole = not widest or widest[0][0] <= log_start
         if not is_whole or any(later[0] != before[1] + 1 for before, later in pairwise(widest)):
             self.violated(
-                f"partition {key[1]} of topic {key[0].hex()} has finished segments that do not fit, of which those up"
-                f" to {log_start} are deleted: {sorted(ranges)}"
+                f"partition {key[1]} of topic {key[0].hex()} has finished segments with a gap or an overlap; those up"
+                f" to {log_start} may be deleted: {sorted(ranges)}"
             )
 
     def at_end(self) -> None:
-        """Look at every broker's log."""
+        """Check every broker's log start."""
         if self.world.faults_may_lose_quorum:
             return
         for (broker_id, key), start in self.world.remote_storage.local_starts.items():
@@ -63,7 +63,7 @@ class TieredData(Invariant):
             if key[0] in self.world.metadata.topics and start > (copied or 0):
                 self.violated(
                     f"the log of partition {key[1]} of topic {key[0].hex()} begins at {start} on broker {broker_id},"
-                    f" and is copied up to {copied}"
+                    f" but it is copied only up to {copied}"
                 )
 
     def _is_going(self, key: Key) -> bool:

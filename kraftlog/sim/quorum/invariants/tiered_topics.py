@@ -1,4 +1,4 @@
-"""A topic takes its remote data with it."""
+"""A topic's remote data is deleted with it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class TopicsTakeTheirRemoteData(Invariant):
-    """When a topic is deleted that has something in remote storage, or may have it soon because it is tiered, each of
-    its partitions is marked for the deletion of that, in the same batch or transaction; of another topic none is.
+    """A deleted topic that has or may have remote data marks all its partitions, in the same batch or transaction.
 
-    All partitions are marked, with segments or without: a copy that is about to start must be found later, too. Only
-    one that is being deleted already is not marked again. A partition that exists is marked only with its topic.
+    A topic may have remote data if it is tiered, since a copy that is about to start must be found later, too. So its
+    partitions are marked with or without segments. A partition whose remote data is already being deleted is not marked
+    again, and partitions of other topics are not marked. An existing partition is marked only together with its topic.
     """
 
     number = 59
-    title = "a topic takes its remote data with it"
+    title = "a topic's remote data is deleted with it"
     source = "KIP-405; TS-52, TS-71"
     looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Look at what took effect together."""
+        """Check the changes that took effect together."""
         units: defaultdict[int, list[Change]] = defaultdict(list)
         for change in self.world.metadata_changes:
             units[change.unit].append(change)
@@ -46,12 +46,12 @@ class TopicsTakeTheirRemoteData(Invariant):
             if found != _due(topic, marked):
                 self.violated(
                     f"topic {topic_id.hex()} is deleted with {topic}; its partitions {_ids(found)} are marked for the"
-                    f" deletion of their remote data, and {_ids(_due(topic, marked))} should be"
+                    f" deletion of their remote data, but {_ids(_due(topic, marked))} should be"
                 )
         early = {key for key in marked if key[0] not in deleted and key in self.world.metadata.partitions}
         if early:
             self.violated(
-                f"partitions {sorted(early)} are marked for the deletion of their remote data, and still exist"
+                f"partitions {sorted(early)} are marked for the deletion of their remote data, but still exist"
             )
 
 

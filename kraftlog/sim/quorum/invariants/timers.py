@@ -1,4 +1,4 @@
-"""A state's timers end with the state."""
+"""The timers of a state end with the state."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ FOLLOWS: Final[dict[Role, frozenset[Role]]] = {
     Role.FOLLOWER: frozenset({Role.FOLLOWER, Role.PROSPECTIVE}),
     Role.RESIGNED: frozenset({Role.RESIGNED, Role.UNATTACHED}),
 }
-"""Where its own state's timers may take a replica that is not the sole voter: no epoch without a pre-vote."""
+"""The states that a replica, if not the sole voter, may enter by a timer of its state: no epoch without a pre-vote."""
 
 
 class Timers(Invariant):
-    """When nothing happened to a replica but time, it goes where its own state's timers lead, or stays.
+    """When only time passed, a replica stays in its state or goes where that state's timers lead.
 
-    So no timer of a state that was left fires. A sole voter becomes leader in the same step. A shell without room
-    for an answer's batches hands the answer over later, by a timer of its own: such a step is left out. No other false
-    positives.
+    So no timer of a former state fires. A sole voter becomes leader in the same step. A shell without room for an
+    answer's batches passes the answer on later, by a timer of its own: such a step is left out. There are no other
+    false positives.
     """
 
     number = 22
@@ -39,7 +39,7 @@ class Timers(Invariant):
         self._roles: dict[int, tuple[int, Role]] = {}
 
     def after_step(self, step: Step) -> None:
-        """Compare the role with the one before."""
+        """Compare the role with the previous one."""
         node = step.node
         if node.replica is None:
             return

@@ -22,14 +22,14 @@ class _Transfer:
 
 
 class TransfersGoOn(Invariant):
-    """A replica requests the byte after those that it has written of that snapshot, from any leader (SN-12).
+    """A replica requests the byte after the last one that it has written of that snapshot, from any leader (SN-12).
 
-    It may start over at any time, with byte 0. What it was ordered to write counts as written: it requests nothing
-    before it is. No false positives.
+    It may start over at any time, with byte 0. Bytes count as written when the replica has ordered the write: it
+    requests nothing before they are. There are no false positives.
     """
 
     number = 53
-    title = "a transfer goes on where it stopped"
+    title = "a transfer resumes where it stopped"
     source = "Kafka, KafkaRaftClient.handleFetchSnapshotResponse"
     looks_at = frozenset({SnapshotRefused, AppendSnapshot, DropSnapshot, Send})
 
@@ -38,7 +38,7 @@ class TransfersGoOn(Invariant):
         self._transfers: dict[int, _Transfer] = {}
 
     def after_step(self, step: Step) -> None:
-        """Follow what is ordered to be written, and compare with what is asked for."""
+        """Follow the ordered writes, and compare them with the requests."""
         node = step.node
         transfer = self._transfers.get(node.node_id)
         if transfer is None or transfer.life != node.life:
@@ -60,6 +60,6 @@ class TransfersGoOn(Invariant):
         written = transfer.size_bytes if transfer.snapshot_id == request.snapshot_id else 0
         if request.position not in (0, written):
             self.violated(
-                f"node {node_id} asks for the snapshot {request.snapshot_id} from byte {request.position} on, and has"
+                f"node {node_id} requests the snapshot {request.snapshot_id} from byte {request.position} on, but has"
                 f" written {written}"
             )

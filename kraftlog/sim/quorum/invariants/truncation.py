@@ -1,4 +1,4 @@
-"""Logs are never cut below what is committed."""
+"""Logs are never truncated below committed records."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from raft.core.types import ReplicaKey
 
 
 class CommittedIsKept(Invariant):
-    """A disk that holds a committed batch, and everything below it, holds it for ever.
+    """A disk that holds a committed batch, and everything below it, holds it forever.
 
-    Held in a snapshot before the log's start is held, too. A tail that was never committed may be cut anywhere, so what
-    counts is the part of the disk's log that agrees with the committed log. What damage took was not cut: a disk that
-    has lost data is measured again once it has it back.
+    A snapshot before the log's start holds its records, too. Uncommitted tails may be truncated anywhere, so only the
+    part of the disk's log that agrees with the committed log counts. Data lost to damage was not truncated: a disk that
+    has lost data is measured again once it has recovered it.
     """
 
     number = 18
-    title = "what is committed is not cut"
+    title = "committed records are not truncated"
     source = "Kafka; NuRaft #185"
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._kept: dict[ReplicaKey, Offset] = {}
         self._compared: dict[ReplicaKey, Offset] = {}
-        """Up to where the committed log went when a disk's log was last compared with it."""
+        """The end of the committed log when a disk's log was last compared with it."""
 
     def after_step(self, step: Step) -> None:
-        """Check that the part that was kept is still there, and how far it reaches now."""
+        """Check that everything held before is still held, and how far it reaches now."""
         node, committed_end_offset = step.node, self.world.committed_end_offset
         if not step.disk_changed and self._compared.get(node.key) == committed_end_offset and not node.has_lost_data:
             return
@@ -57,17 +57,17 @@ class CommittedIsKept(Invariant):
 
 
 class LeaderNeverCuts(Invariant):
-    """A leader cuts nothing from its own log, and puts no snapshot in its place (SN-15). No false positives."""
+    """A leader truncates nothing and does not replace its log by a snapshot (SN-15). There are no false positives."""
 
     number = 19
-    title = "a leader does not cut its log"
+    title = "a leader does not truncate its log"
     source = "Raft, leader append-only; Kafka LeaderNeverLoadSnapshot"
     looks_at = frozenset({TruncateLog, TruncateFullyAndStartAt})
 
     def after_step(self, step: Step) -> None:
-        """Look at a leader's orders."""
+        """Check a leader's actions."""
         node = step.node
         if node.replica is None or node.replica.role is not Role.LEADER:
             return
         if any(isinstance(action, TruncateLog | TruncateFullyAndStartAt) for action in step.actions):
-            self.violated(f"node {node.node_id} leads and cuts its log, or loads a snapshot")
+            self.violated(f"node {node.node_id} leads, and truncates its log or loads a snapshot")

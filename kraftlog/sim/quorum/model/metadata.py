@@ -1,7 +1,7 @@
-"""The metadata of the committed log in plain dictionaries, to be compared with SQLite on the nodes.
+"""The metadata of the committed log in plain dictionaries, which is compared with SQLite on the nodes.
 
-It is written from the rules (CT-01 to CT-04, CT-16, TS-60) and uses nothing of `statemachine.replay` and the
-tables. An impossible record raises Contradiction.
+It is written from the rules (CT-01 to CT-04, CT-16, TS-60) and uses nothing of `statemachine.replay` or the tables. An
+impossible record raises Contradiction.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """What a topic had when it was deleted."""
+    """The state of a topic when it was deleted."""
 
     partitions: frozenset[Key]
     with_segments: frozenset[Key]
-    """Those of which something is in remote storage, in whatever state."""
+    """The partitions with segments in remote storage, in any state."""
     is_tiered: bool
-    """Whether its segments are to go to remote storage (remote.storage.enable)."""
+    """Whether the topic's segments are copied to remote storage (remote.storage.enable)."""
     being_removed: frozenset[Key]
-    """Those whose remote data is being deleted already, since a record before."""
+    """The partitions whose remote data was already being deleted, because of an earlier record."""
 
 
 class Change(NamedTuple):
-    """What a committed record changed, and what its effect must be judged by."""
+    """The change that a committed record made, with the state that its checks need."""
 
     offset: int
     unit: int
-    """What took effect together, as one batch or one transaction, has the same."""
+    """The end offset of the batch or transaction. Changes that take effect together have the same."""
     kind: str
     """`partition`, `broker`, `topic`, `deleted topic`, `segment` or `removal` (of a partition's remote data)."""
     key: Any
     before: Any
     after: Any
     active: frozenset[int]
-    """The brokers that could lead, after the record."""
+    """The brokers that could lead after the record."""
     min_isr: int
-    """Of a partition: how many must be in sync for a write."""
+    """Of a partition: the number of in-sync replicas that a write requires."""
 
 
 class TakenBatch(NamedTuple):
@@ -80,28 +80,28 @@ class TakenBatch(NamedTuple):
 
 
 class MetadataModel:
-    """All of it."""
+    """The metadata of the committed log."""
 
     def __init__(self) -> None:
         self.end_offset = 0
-        """Everything below has taken effect."""
+        """Everything below this offset has taken effect."""
         self.topics: dict[bytes, str] = {}
         self.partitions: dict[Key, Partition] = {}
         self.brokers: dict[int, Broker] = {}
         self.configs: dict[tuple[int, str, str], str] = {}
         self.features: dict[str, int] = {}
         self.controllers: dict[int, Controller] = {}
-        """Those that have registered."""
+        """The registered controllers, by id."""
         self.tiering = TieringModel()
         self._waiting: list[tuple[int, MetadataRecord]] = []
-        """Of a transaction that has not ended, each with its offset."""
+        """The records of the open transaction, each with its offset."""
         self._changes: list[Change] = []
         self._unit = 0
 
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def apply(self, batch: TakenBatch) -> list[Change]:
-        """Apply a committed batch; returns what it changed. Raises Contradiction."""
+        """Apply a committed batch; return its changes. Raises Contradiction."""
         self._changes, self._unit = [], batch.end_offset
         for offset, record in enumerate(batch.records, batch.base_offset):
             kind = record.WhichOneof("record") or ""
@@ -131,7 +131,7 @@ class MetadataModel:
         try:
             take(offset, getattr(record, kind))
         except KeyError as missing:
-            raise Contradiction(f"the {kind} at offset {offset} needs {missing}, which is not there") from None
+            raise Contradiction(f"the {kind} at offset {offset} needs {missing}, which does not exist") from None
 
     def _note(self, offset: int, kind: str, key: Any, before: Any, after: Any) -> None:
         active = frozenset(broker_id for broker_id, broker in self.brokers.items() if broker.is_active)
@@ -235,8 +235,8 @@ class MetadataModel:
         broker = self.brokers[record.broker_id]
         if broker.epoch != record.broker_epoch:
             raise Contradiction(
-                f"the record at offset {offset} is for broker {record.broker_id} of epoch {record.broker_epoch}, and"
-                f" it has {broker.epoch}"
+                f"the record at offset {offset} is for broker {record.broker_id} in epoch {record.broker_epoch}, but"
+                f" its epoch is {broker.epoch}"
             )
         return broker
 
@@ -258,21 +258,21 @@ class MetadataModel:
         self.controllers[record.controller_id] = registered_controller(record)
 
     def topic_config(self, topic_id: bytes, name: str, default: str) -> str:
-        """What a topic's config is: its own, or the cluster's, or `default`."""
+        """Return a topic's config: its own value, or else the cluster's, or else `default`."""
         own = self.configs.get((TOPIC, self.topics.get(topic_id, ""), name))
         return own or self.configs.get((BROKER, "", name)) or default
 
     def min_isr(self, topic_id: bytes) -> int:
-        """How many replicas must be in sync for a write."""
+        """The number of in-sync replicas that a write requires."""
         return int(self.topic_config(topic_id, "min.insync.replicas", "1"))
 
     def allows_unclean(self, topic_id: bytes) -> bool:
-        """Whether a replica may lead that may lack committed records."""
+        """Whether a replica that may lack committed records may become leader."""
         return self.topic_config(topic_id, "unclean.leader.election.enable", "false") == "true"
 
     @property
     def has_elr(self) -> bool:
-        """Whether eligible leader replicas are kept (KIP-966)."""
+        """Whether the controller keeps eligible leader replicas (KIP-966)."""
         return self.features.get("eligible.leader.replicas.version", 0) >= 1
 
     # --- remote storage -----------------------------------------------------------------------------------------------
@@ -301,6 +301,6 @@ _CHANGED_LISTS: Final = {
 
 
 def taken(batch: Batch) -> TakenBatch:
-    """A batch of the log with its records."""
+    """Decode the records of a batch."""
     records = () if batch.is_control else MetadataBatch.FromString(bytes(batch_body(batch))).records
     return TakenBatch(records, batch.base_offset, batch.end_offset)

@@ -1,8 +1,8 @@
-"""How the replicas of a partition may change: written from the rules (CT-54, CT-55), not from the controller's code.
+"""The ways in which a partition's replicas may change, written from the rules (CT-54, CT-55) and not from the code.
 
-While a reassignment is under way its partition has the new replicas and all that it had before. Replicas go in two ways
-only: the reassignment ends, with all remaining replicas in sync, or at least those that it added if they are as many as
-go; or it is cancelled, and the added ones go.
+During a reassignment the partition has its new replicas and all its previous ones. Replicas are removed in two ways
+only. Either the reassignment ends: all remaining replicas are in sync, or at least the added ones if they are as many
+as the removed ones. Or it is cancelled, and the added replicas are removed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from kraftlog.sim.quorum.model.metadata import Partition
 
 
 def is_ended(before: Partition, after: Partition) -> bool:
-    """Whether replicas go because all that stay are in sync; or at least as many as go, which came for them."""
+    """Whether the reassignment ended.
+
+    All remaining replicas are in sync, or all added ones, which replace the removed.
+    """
     gone = set(before.replicas) - set(after.replicas)
     is_replaced = gone == set(before.removing) and len(before.adding) >= len(gone)
     return (
@@ -25,7 +28,7 @@ def is_ended(before: Partition, after: Partition) -> bool:
 
 
 def is_cancelled(before: Partition, after: Partition) -> bool:
-    """Whether those go that were being added, and the reassignment with them."""
+    """Whether the reassignment was cancelled: the replicas that it was adding are removed."""
     return (
         bool(before.adding)
         and set(after.replicas) == set(before.replicas) - set(before.adding)
@@ -35,6 +38,6 @@ def is_cancelled(before: Partition, after: Partition) -> bool:
 
 
 def is_on_the_way(partition: Partition, target: Sequence[int]) -> bool:
-    """Whether the partition has the target, in its order, and all its other replicas are to go."""
+    """Whether the partition's replicas start with `target`, in order, and all its other replicas are being removed."""
     count = len(target)
     return partition.replicas[:count] == tuple(target) and set(partition.replicas[count:]) == set(partition.removing)

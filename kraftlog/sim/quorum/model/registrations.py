@@ -1,4 +1,4 @@
-"""Brokers and controllers as they have registered: a part of `kraftlog.sim.quorum.model.metadata`."""
+"""The registrations of brokers and controllers: a part of `kraftlog.sim.quorum.model.metadata`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord, RegisterControllerReco
 
 
 class Listener(NamedTuple):
-    """An address."""
+    """The address of a listener."""
 
     name: str
     host: str
     port: int
     security_protocol: int
-    """Kafka's number."""
+    """Kafka's number of the protocol."""
 
 
 class SupportedLevels(NamedTuple):
-    """Of one feature."""
+    """The supported levels of one feature."""
 
     name: str
     min_level: int
@@ -46,7 +46,7 @@ class Broker:
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead and be in sync."""
+        """Whether the broker may lead and be in an ISR."""
         return not self.fenced and not self.shutting_down
 
 
@@ -60,7 +60,7 @@ class Controller:
 
 
 def registered_broker(record: RegisterBrokerRecord) -> Broker:
-    """What a broker has registered about itself."""
+    """Return the broker that a registration record describes."""
     return Broker(
         epoch=record.broker_epoch,
         incarnation_id=record.incarnation_id,
@@ -79,7 +79,7 @@ def registered_broker(record: RegisterBrokerRecord) -> Broker:
 
 
 def registered_controller(record: RegisterControllerRecord) -> Controller:
-    """What a controller has registered about itself."""
+    """Return the controller that a registration record describes."""
     return Controller(record.incarnation_id, _listeners(record), _features(record))
 
 

@@ -1,8 +1,7 @@
-"""The committed log's metadata of tiered storage (KIP-405), in plain dictionaries: a part of
-`kraftlog.sim.quorum.model.metadata`.
+"""The metadata of tiered storage (KIP-405) in plain dictionaries: a part of `kraftlog.sim.quorum.model.metadata`.
 
-Each leader epoch has an index of its own, as in Kafka (TS-60): which segment is found from which offset on, and the
-highest offset that was ever copied. The state machine keeps neither: it has a flag in each part of a segment.
+Each leader epoch has its own index, as in Kafka (TS-60): the segment that a lookup finds from each offset on, and the
+highest offset that was ever copied. The state machine keeps neither; it has a flag in each part of a segment.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ class Segment:
     """Inclusive."""
     state: int
     leader_epochs: tuple[tuple[int, int], ...]
-    """Each with its first offset in the segment."""
+    """Each epoch with its first offset in the segment."""
     broker_id: int
     """The broker that last set its state."""
     max_timestamp_ms: int
     event_timestamp_ms: int
-    """The timestamp of that."""
+    """The timestamp of the last change of the state."""
     size_bytes: int
     custom_metadata: bytes | None
     txn_index_empty: bool
 
     def parts(self) -> Iterator[Part]:
-        """What of it is of which epoch: each goes up to where the next one begins."""
+        """Yield the offsets of each epoch: a part ends where the next one begins."""
         ends = [start_offset - 1 for _, start_offset in self.leader_epochs[1:]] + [self.end_offset]
         for (leader_epoch, start_offset), end_offset in zip(self.leader_epochs, ends, strict=True):
             yield Part(leader_epoch, start_offset, end_offset)
@@ -58,11 +57,11 @@ class Part(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """How far the deletion of a partition's remote data is."""
+    """The progress of the deletion of a partition's remote data."""
 
     state: int
     broker_id: int
-    """The broker that set it; -1: the controller."""
+    """The broker that set the state; -1: the controller."""
     event_timestamp_ms: int
 
 
@@ -71,12 +70,12 @@ class EpochIndex:
     """The index for lookups in one leader epoch of a partition."""
 
     found: dict[int, tuple[SegmentKey, int]] = field(default_factory=dict)
-    """By first offset in the epoch: the segment that is found from there on, and its last offset in the epoch."""
+    """By first offset in the epoch: the segment that lookups find from there on, and its last offset in the epoch."""
     highest_offset: int | None = None
-    """Of all that were ever copied; None: none, or the topic was deleted since."""
+    """The highest offset ever copied; None if there is none, or the topic was deleted since."""
 
     def finish(self, place: SegmentKey, part: Part) -> list[SegmentKey]:
-        """A copy is finished. Returns those that are not found any more, because it replaces them."""
+        """Enter a finished copy. Return the segments that it replaces, which lookups no longer find."""
         covered = [
             start_offset
             for start_offset, (_, end_offset) in self.found.items()
@@ -88,27 +87,30 @@ class EpochIndex:
         return gone
 
     def forget(self, place: SegmentKey) -> None:
-        """It is no longer found; what it replaced does not come back."""
+        """Remove a segment. The segments that it replaced stay hidden."""
         self.found = {start_offset: entry for start_offset, entry in self.found.items() if entry[0] != place}
 
 
 class TieringModel:
-    """All of it."""
+    """The tiered storage of all partitions."""
 
     def __init__(self) -> None:
         self.segments: dict[SegmentKey, Segment] = {}
         self.indexes: defaultdict[tuple[bytes, int, int], EpochIndex] = defaultdict(EpochIndex)
-        """By partition and leader epoch."""
+        """By topic id, partition and leader epoch."""
         self.replaced: set[tuple[SegmentKey, int]] = set()
-        """Segments that exist, each with an epoch in which another one replaced it."""
+        """Existing segments, each with an epoch in which another segment replaced it."""
         self.removals: dict[Key, Removal] = {}
         self.copied_ends: dict[Key, int] = {}
-        """Up to where partitions were ever copied: exclusive. Stays when the remote data is deleted."""
+        """The exclusive end of what was ever copied of each partition. It is kept when the remote data is deleted."""
         self.log_starts: dict[Key, int] = {}
-        """Behind what was found before its deletion began: nothing below is counted on (TS-47)."""
+        """The exclusive end of the segments whose deletion has begun: nothing below it may be relied on (TS-47)."""
 
     def begin_copy(self, offset: int, record: Any) -> tuple[SegmentKey, Segment | None, Segment]:
-        """A segment is being copied: which, and what it was before and is now."""
+        """Apply the start of a copy.
+
+        Return the segment's key, and the segment before and after. Raises Contradiction.
+        """
         place = (record.topic_id, record.partition_id, record.segment_id)
         before = self.segments.get(place)
         after = Segment(
@@ -124,15 +126,20 @@ class TieringModel:
             txn_index_empty=record.txn_index_empty,
         )
         if record.state != STARTED or before not in (None, after):
-            raise Contradiction(f"the segment at offset {offset} is {before}, and begins as {after}")
+            raise Contradiction(f"the segment at offset {offset} is {before}, and a copy begins as {after}")
         starts = [start_offset for _, start_offset in after.leader_epochs]
         if starts[:1] != [after.start_offset] or any(later <= earlier for earlier, later in pairwise(starts)):
-            raise Contradiction(f"the segment at offset {offset} has offsets of no epoch, or none of an epoch: {after}")
+            raise Contradiction(
+                f"the segment at offset {offset} has leader epochs that do not match its offsets: {after}"
+            )
         self.segments[place] = after
         return place, before, after
 
     def update_copy(self, offset: int, record: Any) -> tuple[SegmentKey, Segment, Segment]:
-        """A segment comes into another state: which, and what it was before and is now. KeyError: there is none."""
+        """Apply a new state of a segment.
+
+        Return its key, and the segment before and after. KeyError: no such segment.
+        """
         place = (record.topic_id, record.partition_id, record.segment_id)
         before = self.segments[place]
         if record.state not in _FOLLOWS[before.state]:
@@ -167,12 +174,15 @@ class TieringModel:
             self.indexes[*place[:2], part.leader_epoch].forget(place)
 
     def is_found(self, place: SegmentKey, part: Part) -> bool:
-        """Whether lookups in that part's epoch find the segment: in no other state than FINISHED (TS-60)."""
+        """Whether lookups in the part's epoch find the segment. They find it in the state FINISHED only (TS-60)."""
         index = self.indexes.get((*place[:2], part.leader_epoch), EpochIndex())
         return part.start_offset in index.found and index.found[part.start_offset][0] == place
 
     def remove_partition(self, offset: int, record: Any) -> tuple[Key, Removal | None, Removal]:
-        """The deletion of a partition's remote data proceeds: of which, and its state before and now."""
+        """Apply a step of the deletion of a partition's remote data.
+
+        Return the partition, and its state before and after.
+        """
         key = (record.topic_id, record.partition_id)
         before = self.removals.get(key)
         after = Removal(record.state, record.broker_id, record.event_timestamp_ms)
@@ -189,7 +199,7 @@ class TieringModel:
         return key, before, after
 
     def remove_topic(self, topic_id: bytes) -> None:
-        """How far its epochs were copied is forgotten; the segments stay until they are deleted."""
+        """Drop the highest copied offsets of a topic. Its segments stay until they are deleted."""
         for epoch, index in self.indexes.items():
             if epoch[0] == topic_id:
                 index.highest_offset = None

@@ -1,8 +1,8 @@
 """The production controller on a simulated node: its ports to the simulated replica and to the tables.
 
-Runs with brokers have one on every node, in addition to the small service that the clients of registers use
-(`kraftlog.sim.quorum.node.register_service`); both append to the same log. What the controller logs as a bug of its own
-ends the run.
+In runs with brokers every node has one, in addition to the register service
+(`kraftlog.sim.quorum.node.register_service`); both append to the same log. Whatever the controller logs as a bug of its
+own is a violation and ends the run.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_ver
 from statemachine.words.limits import OPERATION_TIMEOUT_MS_DEFAULT
 
 PAGE_PARTITIONS: Final = 2
-"""The size of a page in simulations: their clusters are small, and fencing a broker must still take several pages."""
+"""The size of a page in simulations. The clusters are small, and fencing a broker must still take several pages."""
 
 APPEND_MS_MAX: Final = 15
-"""The longest that an append keeps the process busy: long enough that slices end in the middle of the work on pages."""
+"""The longest time that an append keeps the process busy: long enough that a time slice ends within work on pages."""
 
 WATCHED_SHARE: Final = 0.3
-"""How many of the processes have a publisher."""
+"""The share of processes with a publisher."""
 
 READ_SHARE: Final = 0.2
-"""How often somebody who has seen an acknowledgement reads from the node at once."""
+"""The share of acknowledged operations whose caller reads from the node right afterwards."""
 
 READ_US_MAX: Final = 2_000
 
 OnAnswer = Callable[[OperationResult, Offset], None]
-"""Called with the answer and how far the answering node has applied the log."""
+"""Called with the answer and the applied end offset of the answering node."""
 
 
 class SimulatedLog:
-    """`kraftlog.controller.metadata_log.MetadataLog` over the shell of a simulated process."""
+    """`kraftlog.controller.metadata_log.MetadataLog` on the shell of a simulated process."""
 
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
@@ -69,21 +69,21 @@ class SimulatedLog:
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """As the replica knows it."""
+        """The leader and epoch that the replica knows."""
         return self._process.shell.replica.leader_and_epoch
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """As the replica knows it."""
+        """The leader's endpoint that the replica knows."""
         return self._process.shell.replica.leader_endpoint
 
     @property
     def next_append_offset(self) -> Offset:
-        """Of the replica."""
+        """The offset of the replica's next append."""
         return self._process.shell.replica.next_append_offset
 
     def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
-        """By way of the shell; the process may be killed before."""
+        """Append through the shell. The process may be killed before that."""
         process = self._process
         process.crash_point()
         if self._random.random() < process.environment.append_kill_rate:
@@ -100,21 +100,21 @@ class SimulatedLog:
             raise
 
     def schedule_appends(self) -> None:
-        """By way of the shell."""
+        """Schedule appends through the shell."""
         self._process.shell.schedule_appends()
 
     def fatal(self, error: BaseException) -> None:
-        """Nothing: what is raised in a step ends the process."""
+        """Do nothing: an error raised in a step ends the process."""
 
     def resign(self, epoch: Epoch) -> None:
-        """Through the shell; an epoch that has ended is ignored (RF-102)."""
+        """Resign through the shell. An epoch that has ended is ignored (RF-102)."""
         replica = self._process.shell.replica
         if replica.is_leader and replica.epoch == epoch:
             self._process.shell.step(ResignRequested(epoch))
 
 
 class ControllerHost:
-    """One process's controller, if this run has brokers; else nothing happens here."""
+    """The controller of one process in runs with brokers. In other runs its methods do nothing."""
 
     def __init__(
         self, process: SteppedProcess, store: SimulatedStore, state_machine: StateMachine, reads: ReadService
@@ -152,7 +152,7 @@ class ControllerHost:
         process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(store)))
 
     def _found_bug(self, message: str, **details: object) -> None:
-        """What the controller reports as a bug of its own is a violation."""
+        """Report what the controller logs as a bug of its own as a violation."""
         text = f"the controller says: {message} {details or ''}".rstrip()
         self._process.environment.report_violation(text, sys.exc_info()[1])
 
@@ -160,7 +160,7 @@ class ControllerHost:
         self._process.shell.step(FetchVersionAllowed(version))
 
     def handle(self, operation: Operation, respond: OnAnswer) -> None:
-        """A broker or an administrator asks for something."""
+        """Handle an operation of a broker or the administrator; call `respond` with the answer."""
 
         process = self._process
         number = process.new_number()
@@ -181,17 +181,17 @@ class ControllerHost:
             self.controller.submit([operation], answer)
 
     def heartbeat_came(self, stream: int, heartbeat: BrokerHeartbeatRequest) -> None:
-        """A broker's stream carries a heartbeat, which is handled next."""
+        """Pass on a heartbeat that arrived on a broker's stream."""
         if self.controller is not None:
             self.controller.dead_brokers.heartbeat(stream, heartbeat)
 
     def stream_ended(self, stream: int) -> None:
-        """A broker's stream has ended at its side."""
+        """Record that a broker has ended its stream."""
         if self.controller is not None:
             self.controller.dead_brokers.stream_ended(stream, by_peer=True)
 
     def _connect(self, endpoints: Endpoints, on_replies: Callable[[Replies], None]) -> None:
-        """Connect to a broker's listeners; the slowest reply counts."""
+        """Connect to a broker's listeners. `on_replies` is called after the slowest reply."""
         process = self._process
         environment, node_id = process.environment, process.machine.node_id
         found = {endpoint: environment.reply_to_connection(node_id, endpoint) for endpoint in endpoints}
@@ -208,7 +208,7 @@ class ControllerHost:
         )
 
     def append_completed(self, append_id: int, error: ApiError | None) -> bool:
-        """An append is settled; False if it is not the controller's."""
+        """Pass on the outcome of an append. Return False if the append is not the controller's."""
         if self._log is None or append_id not in self._log.appends:
             return False
         self._log.appends.settle(append_id, error)
@@ -217,7 +217,7 @@ class ControllerHost:
 
 @contextlib.contextmanager
 def small_pages(environment: Environment) -> Iterator[None]:
-    """Let the controllers' pages be small, for as long as this lasts."""
+    """Return a context manager in which controllers use small pages."""
     if environment.parameters.brokers is None:
         yield
         return

@@ -1,7 +1,7 @@
 """A machine's metadata database: production tables on an in-memory SQLite connection, with images that survive it.
 
-SQLite is derived data and is written without waiting for the disk, so a power cut may bring back any earlier commit,
-and the file may be lost or damaged. The log fills it again.
+The database is derived data, and SQLite writes it without waiting for the disk. So a power cut may bring back any
+earlier commit, and the file may be lost or damaged. The log fills it again.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from statemachine.tables.database import UnusableDatabase, check_tables, read_su
 from statemachine.words.resources import ResourceType
 
 IMAGE_RATE: Final = 0.05
-"""How often a commit is remembered as one that a power cut may bring back."""
+"""The share of commits that are kept as images which a power cut may bring back."""
 
 DIGEST_INTERVAL: Final = 10
-"""State machines are compared often here: runs are short."""
+"""The digests of state machines are compared often here, because runs are short."""
 
 _IMAGES_MAX: Final = 4
 
 
 class Database:
-    """What is on the disk is an image; a process works on a connection."""
+    """A database file. The disk holds images of it, and a process works on a connection."""
 
     def __init__(self, cluster_id: str, random: Random, marks: Marks) -> None:
         self._cluster_id = cluster_id
@@ -46,20 +46,20 @@ class Database:
         self._images: deque[bytes] = deque(maxlen=_IMAGES_MAX)
         self._tables: MetadataTables | None = None
         self.is_set_aside = False
-        """Whether its digest was not the quorum's: the next process begins with an empty one."""
+        """Whether its digest differed from the quorum's. The next process starts with an empty database."""
         self.is_rotten = False
-        """Whether that is because it rotted: no snapshot was taken of the damage."""
+        """Whether it was set aside because of bit rot: then no snapshot contains the damage."""
         self.must_forget_snapshots = False
-        """Whether the snapshots were taken of a database that diverged."""
+        """Whether the snapshots must be deleted, because they were taken of a diverged database."""
         self._may_be_damaged = False
-        """Whether a fault has touched the image: what this program wrote is sound, and to look takes a while."""
+        """Whether a fault has changed the image. Images without faults need no check, which takes a while."""
         self.is_locked = False
-        """Whether nothing can be written: another process has locked it, or there is no room."""
+        """Whether writes fail, as when another process has locked the file or the disk is full."""
         self.is_held = False
-        """Whether a reader keeps the write-ahead log from starting over."""
+        """Whether a reader prevents the write-ahead log from starting over."""
 
     def open(self) -> MetadataTables:
-        """The tables as the last process left them, new ones if the image is lost or cannot be used."""
+        """Return the tables that the last process left; new tables if the image is lost or unusable."""
         if self.is_set_aside:
             self._marks.hit(f"recovery: a {'rotten' if self.is_rotten else 'diverged'} database was rebuilt")
             self.must_forget_snapshots = not self.is_rotten
@@ -73,13 +73,13 @@ class Database:
         return self._tables
 
     def filled(self, reader: SnapshotReader) -> MetadataTables:
-        """New tables with what a snapshot holds, beside the others."""
+        """Return new tables with the content of a snapshot, next to the open ones."""
         tables = tables_in_memory(self._template(), digest_interval=DIGEST_INTERVAL)
         load_image(reader, tables)
         return tables_in_memory(tables.connection.serialize(), digest_interval=DIGEST_INTERVAL)
 
     def put_in_place(self, tables: MetadataTables) -> MetadataTables:
-        """Let such tables take the place of the others, durably."""
+        """Replace the open tables with `tables`, durably."""
         if self._open is not None:
             self._open.close()
         self._tables = tables
@@ -88,16 +88,16 @@ class Database:
         return tables
 
     def set_aside(self, *, is_rotten: bool) -> None:
-        """Have the next process begin with an empty one."""
+        """Make the next process start with an empty database."""
         self.is_set_aside, self.is_rotten = True, is_rotten
 
     def committed(self) -> None:
-        """A transaction was committed."""
+        """Keep an image of some commits, for a power cut to bring back."""
         if self._open is not None and self._random.random() < IMAGE_RATE:
             self._images.append(self._open.serialize())
 
     def crash(self, crash: Crash) -> None:
-        """The process has ended. After a power cut the file holds one of the last commits."""
+        """Handle the end of the process. After a power cut the file holds one of the last commits."""
         if self._open is None:
             return
         self._images.append(self._open.serialize())
@@ -108,7 +108,7 @@ class Database:
                 self._images.pop()
 
     def value(self, tables: MetadataTables, key: str) -> str | None:
-        """What the tables hold for a client's key."""
+        """Return the value of a client's key; None if it has none."""
         row = tables.connection.execute(
             "SELECT value FROM configs WHERE resource_type = ? AND resource_name = ? AND name = ?",
             (int(ResourceType.TOPIC), key, CONFIG_NAME),
@@ -116,16 +116,16 @@ class Database:
         return None if row is None else str(row[0])
 
     def heal(self) -> None:
-        """Nobody else uses it any more; what rotted stays rotten."""
+        """End the faults of the database: no other process locks or reads it. Corrupted rows stay corrupted."""
         self.is_locked = self.is_held = False
 
     def lose(self) -> None:
-        """The file is lost."""
+        """Lose the file."""
         self._images.clear()
         self.is_set_aside = self.is_rotten = self._may_be_damaged = False
 
     def diverge(self) -> None:
-        """The digest of the tables differs from the others', as after a record that was applied wrongly."""
+        """Change the digest of the tables, as a wrongly applied record would."""
         if self._open is not None:
             sums = read_sums(self._open)
             columns = "cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
@@ -136,7 +136,7 @@ class Database:
             )
 
     def rot(self) -> str | None:
-        """A value of a stored row changes by itself, where SQLite does not look. Which one; None if there is no row."""
+        """Change a value of a stored row where SQLite does not check it. Return which; None if there is no row."""
         if self._open is None:
             return None
         filled = [table for table in TABLES if self._open.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone()]  # noqa: S608
@@ -154,11 +154,11 @@ class Database:
         changed = value ^ 1 if isinstance(value, int) else value[:-1] + chr(ord(value[-1:] or "a") ^ 1)
         conditions = " AND ".join(f"{part} = ?" for part in table.key)
         self._open.execute(f"UPDATE {table.name} SET {column} = ? WHERE {conditions}", (changed, *row_key))  # noqa: S608
-        self._images.clear()  # no power cut brings it back
+        self._images.clear()  # no power cut may bring back an intact image
         return f"{table.name}.{column} of {row_key}"
 
     def find_rot(self) -> str | None:
-        """What a scrub finds."""
+        """Scrub the tables; return the corruption found."""
         if self._open is None:
             return None
         try:
@@ -168,7 +168,7 @@ class Database:
         return None
 
     def damage(self) -> None:
-        """Enough bits rot to be detected; one in the middle of a value would not be (docs/faults/not-covered.md)."""
+        """Flip enough bits to be detected. One in the middle of a value would not be (docs/faults/not-covered.md)."""
         if not self._images:
             return
         image = bytearray(self._images.pop())
@@ -180,16 +180,16 @@ class Database:
 
     @property
     def _open(self) -> sqlite3.Connection | None:
-        """What the process works on, while there is one."""
+        """The connection of the process; None while no process runs."""
         return None if self._tables is None else self._tables.connection
 
     def _template(self) -> bytes:
-        """An empty database."""
+        """Return an empty database."""
         return empty_image(self._cluster_id)
 
 
 def take_snapshot(image: bytes, snapshots: SnapshotStore) -> TakenSnapshot:
-    """A snapshot of what a database held when its `image` was made. Raises StorageError, RottenDatabase."""
+    """Take a snapshot of the database that `image` holds. Raises StorageError or RottenDatabase."""
     with closing(connect(image)) as connection:
         point = snapshot_point(connection)
         if point is None:
@@ -208,5 +208,5 @@ def _is_sound(image: bytes) -> bool:
         try:
             check_tables(connection)
             return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
-        except (sqlite3.Error, UnicodeDecodeError, UnusableDatabase):  # SQLite's complaint quotes what is damaged
+        except (sqlite3.Error, UnicodeDecodeError, UnusableDatabase):  # SQLite's message may quote the damaged bytes
             return False

@@ -22,17 +22,17 @@ PORT = 9090
 
 
 class Hardware:
-    """The part of a machine that processes use. It survives them."""
+    """The part of a machine that processes use. It outlives them."""
 
     def __init__(
         self, node_id: int, *, is_voter: bool, cluster_id: str, fetch_version: int, random: Random, marks: Marks
     ) -> None:
         self.node_id = node_id
         self.fetch_version = fetch_version
-        """The highest version of Fetch that it uses."""
+        """The highest version of Fetch that the machine's processes use."""
         self.possible_endpoints = (endpoint_of(node_id), Endpoint(f"node-{node_id}-moved", PORT))
         self.endpoint = self.possible_endpoints[0]
-        """Where it listens, and nowhere else."""
+        """The only address at which the machine's process listens."""
         self.cluster_id = cluster_id
         self._random = random
         self.disk = Disk(Random(random.random()))
@@ -44,19 +44,22 @@ class Hardware:
 
     @property
     def refuses_while_down(self) -> bool:
-        """Whether it refuses connections while no process runs. Every other time the machine itself is down, too."""
+        """Whether connections are refused while no process runs.
+
+        If not, the whole machine is down and no answer comes.
+        """
         return (self.node_id + self.view.life) % 2 == 0
 
     def new_random(self) -> Random:
-        """A source of chance for one process."""
+        """Return a random number generator for one process."""
         return Random(self._random.random())
 
     def new_token(self) -> str:
-        """For the name of a file that is being made."""
+        """Return a random part for the name of a temporary file."""
         return f"{self._random.getrandbits(64):016x}"
 
     def replace_disk(self, *, is_replacement: bool = False) -> None:
-        """A new, empty disk under a directory id of its own."""
+        """Replace the disk with an empty one with a new directory id."""
         self.disk.wipe()
         self.database.lose()
         self.key = ReplicaKey(NodeId(self.node_id), UUID(int=self._random.getrandbits(128) | 1))
@@ -69,7 +72,7 @@ class Hardware:
         write_bootstrap(self.disk.files, directory, self.cluster_id, voters, token=self.new_token())
 
     def move(self) -> None:
-        """The next process listens at another address, or at the first one again."""
+        """Let the next process listen at the other of the machine's two addresses."""
         self.endpoint = self.possible_endpoints[self.endpoint == self.possible_endpoints[0]]
 
     def _format(self, *, is_replacement: bool = False) -> None:
@@ -84,5 +87,5 @@ class Hardware:
 
 
 def endpoint_of(node_id: int) -> Endpoint:
-    """Where a node listens."""
+    """Return the address at which a node listens."""
     return Endpoint(f"node-{node_id}", PORT)

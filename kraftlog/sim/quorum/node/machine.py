@@ -1,4 +1,4 @@
-"""One machine: what it consists of, and at most one process at a time."""
+"""One machine: its parts, and at most one process at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftlog.sim.quorum.node.process import Process
 
 
 class Machine(Hardware):
-    """Survives its processes."""
+    """A machine. It outlives its processes."""
 
     def __init__(
         self, node_id: int, *, is_voter: bool, cluster_id: str, fetch_version: int, random: Random, marks: Marks
@@ -21,13 +21,14 @@ class Machine(Hardware):
         )
         self.process: Process | None = None
         self.restart_at_us: int | None = None
-        """When its process is to be started again; None: it runs, or stays down."""
+        """When its process will be started again; None: the process runs, or stays down."""
         self.foreign_until_us = 0
-        """Until then a node of another cluster answers at its address while it is down."""
+        """While the machine is down, a node of another cluster answers at its address until this time."""
         self.ambushes: dict[str, Callable[[Process], None]] = {}
-        """What happens to its process, once, as soon as that does this (`kraftlog.sim.quorum.faults.ambushes`)."""
+        """One-time faults, by the activity of the process that triggers them (`kraftlog.sim.quorum.faults.ambushes`).
+        """
         self.repairs: list[Callable[[], None]] = []
-        """What an operator does to bring files back that faults have damaged."""
+        """Actions of an operator that restore files which faults have damaged."""
 
     @property
     def is_up(self) -> bool:

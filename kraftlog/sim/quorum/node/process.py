@@ -47,7 +47,7 @@ from snapshot.store import SnapshotStore
 
 
 class _Waiting(NamedTuple):
-    """A process that waits for the answer to a request."""
+    """A request without an answer yet, and the process that waits for it."""
 
     request: Request
     source: SteppedProcess
@@ -55,21 +55,21 @@ class _Waiting(NamedTuple):
 
 
 class Process(SteppedProcess):
-    """See the module. It is its shell's host and its observer (`raft.shell.shell_host`, `raft.shell.observer`)."""
+    """One life of a node. It is its shell's host and observer (`raft.shell.shell_host`, `raft.shell.observer`)."""
 
     def __init__(self, environment: Environment, machine: Hardware) -> None:
         super().__init__(environment, machine)
         self.configured_voters = environment.configured_voters
         """The voter set in its configuration when it was started."""
         self.killed_after_vote: Crash | None = None
-        """If set: it is killed like that as soon as a vote that it granted has left."""
+        """If set: the process is killed this way as soon as a vote that it granted has been sent."""
         self._waiting: dict[int, _Waiting] = {}
         self._is_leaving = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Open what is on the disk and take the role that follows from it."""
+        """Open the data directory and start in the role that its state requires."""
         self.step.started = True
         machine, environment = self.machine, self.environment
         files = machine.disk.files
@@ -139,12 +139,12 @@ class Process(SteppedProcess):
         self.state_machine.scrub_at_start()
 
     def shut_down(self) -> None:
-        """Ask it to resign and end."""
+        """Start a controlled shutdown: the node resigns, then the process ends."""
         self._is_leaving = True
         self.shell.step(ShutdownRequested())
 
     def end(self, reason: str, crash: Crash) -> None:
-        """The process has ended, and the disk keeps what such an end leaves on it."""
+        """End the process. `crash` says what the disk keeps."""
         if self.ended:
             return
         self.ended = True
@@ -169,7 +169,7 @@ class Process(SteppedProcess):
         self.environment.process_ended(self, reason)
 
     def _break_connection(self, waiting: _Waiting, *, is_refused: bool) -> None:
-        """Notify a process that waits for an answer that the connection broke; the network may lose that, too."""
+        """Notify the sender of a request that the connection broke. The network may lose the notification, too."""
         source = waiting.source
         failure = RequestFailed(waiting.correlation_id, connection_refused=is_refused)
         self.environment.network.send(
@@ -179,7 +179,7 @@ class Process(SteppedProcess):
         )
 
     def break_connections_of(self, source_id: int) -> None:
-        """The link from there breaks: requests that wait here are cancelled, and their senders notice."""
+        """Break the connection from a node: cancel its waiting requests, and notify it."""
         for request_id, waiting in list(self._waiting.items()):
             if waiting.source.machine.node_id == source_id:
                 del self._waiting[request_id]
@@ -187,7 +187,7 @@ class Process(SteppedProcess):
                 self.after(1_000, "caller gone", partial(self._forget, request_id))
 
     def forget_requests_of(self, source: SteppedProcess) -> None:
-        """A peer has ended: its requests are canceled."""
+        """Cancel the requests of a peer whose process has ended."""
         gone = [request_id for request_id, waiting in self._waiting.items() if waiting.source is source]
         for request_id in gone:
             del self._waiting[request_id]
@@ -199,13 +199,13 @@ class Process(SteppedProcess):
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, request: Request, source: SteppedProcess, correlation_id: int) -> None:
-        """A request arrived."""
+        """Handle a request."""
         request_id = self.shell.new_id()
         self._waiting[request_id] = _Waiting(request, source, correlation_id)
         self.shell.step(RequestReceived(request_id, request))
 
     def receive_foreign(self, request: Request) -> None:
-        """A request arrived whose answer goes nowhere."""
+        """Handle a request of an unknown process, whose answer is not sent."""
         self.shell.step(RequestReceived(self.shell.new_id(), request))
 
     def send(self, send: Send) -> None:
@@ -214,7 +214,7 @@ class Process(SteppedProcess):
         self.environment.send_request(self, send)
 
     def reply(self, request_id: int, response: Response, records: bytes) -> None:
-        """Answer a request."""
+        """Send the response to a request."""
         self.crash_point()
         waiting = self._waiting.pop(request_id, None)
         self.environment.marks.hit(f"error: {response.error.name}")
@@ -227,38 +227,38 @@ class Process(SteppedProcess):
             raise ProcessKilled
 
     def append_too_much(self) -> None:
-        """A client appends more than a batch may hold: that must be refused."""
+        """Append more than a batch may hold, which must be refused."""
         too_much = bytes(self.shell.config.batch_bytes_max + 1)
         try:
             self.shell.prepare_append(self.shell.new_id(), self.shell.replica.epoch, too_much, 1)
         except ApiError as error:
             self.environment.marks.hit(f"error: {error.code.name}")
 
-    # --- what the shell says (raft.shell.shell_host.ShellHost) --------------------------------------------------------
+    # --- the shell's callbacks (raft.shell.shell_host.ShellHost) ------------------------------------------------------
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
-        """An append of the controller's or the service's is settled."""
+        """Pass the outcome of an append to the controller or the register service."""
         if not self.controller_host.append_completed(append_id, error):
             self.register_service.append_completed(append_id, error)
 
     def committed(self, committed_end_offset: Offset) -> None:
-        """More is committed."""
+        """Deliver records up to the new committed end offset to the listeners."""
         self.feed.advance(committed_end_offset)
 
     def leader_changed(
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
-        """There is another leader, or none."""
+        """Notify the listeners of the new leader, or that there is none."""
         self.feed.set_leader(leader, leader_endpoint, epoch_start_offset)
 
     def leader_refused(self, refused: RefusedLeader | None) -> None:
-        """The leader lacks what is committed, or none does any more."""
+        """Count that a leader was refused because its log lacks committed records, or is no longer refused."""
         self.environment.marks.hit(
             "a leader was refused" if refused is not None else "a leader that was refused is followed again"
         )
 
     def shutdown_complete(self) -> None:
-        """It has resigned and ends, not from within its own shell."""
+        """End the process after its resignation, in a step of its own."""
         if self._is_leaving:
             self._is_leaving = False
             self.after(0, "end", self._end_in_good_order)
@@ -267,34 +267,34 @@ class Process(SteppedProcess):
         self.delivery.close(lambda error: self.end("shut down", Crash.KILLED))
 
     def listener_positions(self) -> list[ListenerPosition]:
-        """How far the listeners have read."""
+        """Return the positions of the listeners."""
         return self.delivery.positions() if hasattr(self, "delivery") else []
 
     def snapshots_changed(self) -> None:
-        """A listener may be waiting for one."""
+        """Wake listeners that may be waiting for a snapshot."""
         self.feed.wake()
 
     def snapshot_damaged(self) -> None:
-        """Another one is taken."""
+        """Take another snapshot in place of the damaged one."""
         self.environment.marks.hit("recovery: a damaged snapshot was deleted")
         self.state_machine.generator.replace_damaged()
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
-        """The state machine's digest is not the quorum's: it stops, and is rebuilt at the next start."""
+        """Fence the state machine, whose digest differs from the quorum's. It is rebuilt at the next start."""
         self.environment.state_diverged(self, expected, own)
         self.state_machine.fence(expected, own)
 
     def may_rebuild_state(self) -> None:
-        """The node restarts, and its database is rebuilt then."""
+        """Restart the node, which then rebuilds its database."""
         self.environment.marks.hit("a fenced state machine may be rebuilt")
         self.environment.start_over(self)
 
     def _listener_failed(self, listener: SynchronousListener, error: Exception) -> None:
-        """A replica that cannot apply a committed record must not continue (CT-18)."""
+        """End the process: a replica that cannot apply a committed record must not continue (CT-18)."""
         self.fatal(error)
 
     def fatal(self, error: BaseException) -> None:
-        """The process must end, or is being killed."""
+        """End the process because of `error`, which may be a planned kill."""
         if isinstance(error, ProcessKilled):
             self.end("killed", self.crash)
         elif not self.ended:
@@ -302,7 +302,7 @@ class Process(SteppedProcess):
             self.end(f"stopped itself: {error}", Crash.KILLED)
 
     def stepped(self, event: Event | None, actions: Sequence[Action], replica: ReplicaView) -> None:
-        """Record the replica's event and its orders (raft.shell.observer.ShellObserver)."""
+        """Record the replica's event and its actions (raft.shell.observer.ShellObserver)."""
         if event is not None:
             self.step.events.append(event)
         self.step.actions.extend(actions)
@@ -311,7 +311,7 @@ class Process(SteppedProcess):
                 self.environment.marks.hit(edge_taken(decision))
 
     def note_positions(self) -> None:
-        """Let the checkers see how far the listeners are."""
+        """Update the listeners' positions in the node's view."""
         if not self.ended and hasattr(self, "shell"):
             self.machine.view.positions = tuple(self.listener_positions())
             self.machine.view.now_ms = int(self.runtime.now_ms())

@@ -1,4 +1,4 @@
-"""Reads of a simulated node, as its admin service answers them (`kraftlog.admin.server.service.AdminServicer`)."""
+"""Reads on a simulated node, answered as by the admin service (`kraftlog.admin.server.service.AdminServicer`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftlog.sim.quorum.observation.service import Answered, Asked
 
 
 class ReadService:
-    """One process's."""
+    """The read service of one process."""
 
     def __init__(self, process: SteppedProcess, store: SimulatedStore, state_machine: StateMachine) -> None:
         self._process = process
@@ -20,7 +20,7 @@ class ReadService:
         self._state_machine = state_machine
 
     def read(self, min_applied_end_offset: Offset, wait_ms: int) -> None:
-        """A client reads rows when as much is applied, or what was acknowledged here."""
+        """Read rows for a client once `min_applied_end_offset` is applied and all acknowledged operations are, too."""
         process = self._process
         number = process.new_number()
         deadline_us = process.environment.event_queue.now_us + wait_ms * MICROSECONDS_PER_MS

@@ -1,9 +1,10 @@
-"""What answers clients on a simulated node: a register per key, decided on committed state plus an overlay.
+"""The service of a simulated node that answers clients: one register per key.
 
-It takes the place of the production controller and keeps the same rules: it is active once its listener was notified
-that the node leads (LI-05), decides on the store and on its own records that are not committed yet, answers when a
-record is committed and applied, and drops everything when leadership is lost. A read, and a compare-and-set that fails,
-appends a record without effect and answers when that is committed, so it saw everything before it.
+It stands in for the production controller and keeps the same rules. It is active from the time its listener is notified
+that the node leads (LI-05). It decides on the store and on its own records that are not committed yet. It answers when
+a record is committed and applied, and drops everything when leadership is lost. A read, or a compare-and-set that
+fails, appends a record without effect and answers when that record is committed, so its answer reflects everything
+before it.
 """
 
 from __future__ import annotations
@@ -37,25 +38,25 @@ from statemachine.words.resources import ResourceType
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """What a client asks for. Values are unique, so that a value names the operation that wrote it."""
+    """A client's request. Values are unique: a value identifies the operation that wrote it."""
 
     operation_id: int
     kind: Kind
     key: str
     value: str | None = None
-    """What to write."""
+    """The value to write."""
     expected: str | None = None
-    """What a compare-and-set wants to find; None: nothing."""
+    """The value that a compare-and-set expects; None: no value."""
 
 
 class Answer(StrEnum):
-    """How an operation went."""
+    """The outcome of an operation."""
 
     DONE = "done"
     REFUSED = "refused"
-    """It certainly has no effect, now or later."""
+    """The operation has no effect, now or later."""
     UNKNOWN = "unknown"
-    """It may have an effect, now or later."""
+    """The operation may have an effect, now or later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +65,17 @@ class ClientReply:
 
     answer: Answer
     found: str | None = None
-    """The value just before."""
+    """The value before the operation."""
     swapped: bool = False
-    """Whether a compare-and-set took place."""
+    """Whether a compare-and-set wrote its value."""
     end_offset: Offset = UNKNOWN_OFFSET
-    """Where the operation's record ends in the log."""
+    """The end offset of the operation's record."""
     leader_id: NodeId | None = None
-    """The leader, in a refusal of a node that does not lead."""
+    """The leader, if a node that does not lead refused the request."""
 
 
 ABORTED_SHARE: Final = 0.3
-"""How many of the records without effect are in a transaction that is aborted."""
+"""The share of records without effect that are part of an aborted transaction."""
 
 Respond = Callable[[ClientReply], None]
 
@@ -89,7 +90,7 @@ class _Pending:
 
 
 class RegisterService:
-    """One process's."""
+    """The register service of one process."""
 
     def __init__(self, process: SteppedProcess, store: SimulatedStore, state_machine: StateMachine) -> None:
         self._process = process
@@ -99,12 +100,12 @@ class RegisterService:
         self._epoch: Epoch | None = None
         """The epoch in which this node is active."""
         self._overlay: dict[str, tuple[Offset, str]] = {}
-        """By key: the last value of this epoch's own that is not applied yet, and where its record ends."""
+        """By key: this epoch's latest value that is not applied yet, and the end offset of its record."""
         self._pending: deque[_Pending] = deque()
         self._waiting: dict[int, _Pending] = {}
 
     def handle(self, request: ClientRequest, respond: Respond) -> None:
-        """Carry out an operation."""
+        """Carry out an operation; call `respond` with the answer."""
         shell = self._process.shell
         epoch = self._epoch
         if epoch is None:
@@ -138,7 +139,7 @@ class RegisterService:
         shell.schedule_appends()
 
     def _without_effect(self) -> list[MetadataRecord]:
-        """A record that does nothing, or a metadata transaction that is aborted: of that nobody may see anything."""
+        """Return a record without effect, or an aborted metadata transaction, which must have no visible effect."""
         if self._random.random() >= ABORTED_SHARE:
             return [MetadataRecord(no_op=NoOpRecord())]
         self._process.environment.marks.hit("a metadata transaction was aborted")
@@ -150,7 +151,7 @@ class RegisterService:
         ]
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
-        """An append is committed, or leadership was lost before it was."""
+        """Handle the outcome of an append: it is committed, or leadership was lost before that."""
         pending = self._waiting.pop(append_id)
         if error is None:
             pending.is_committed = True
@@ -162,18 +163,18 @@ class RegisterService:
             pending.respond(ClientReply(Answer.UNKNOWN))
 
     def applied(self, end_offset: Offset) -> None:
-        """The tables hold everything below."""
+        """Drop overlay entries below `end_offset`, which the tables now hold. Send the answers that waited for them."""
         self._overlay = {key: entry for key, entry in self._overlay.items() if entry[0] > end_offset}
         self._answer_applied()
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Become active if this node leads; else drop everything."""
+        """Become active if this node leads, else inactive. The overlay is cleared."""
         self._overlay.clear()
         is_leader = leader_and_epoch.leader_id == self._process.machine.key.node_id
         self._epoch = leader_and_epoch.epoch if is_leader else None
 
     def shut_down(self) -> None:
-        """Nothing more is decided here."""
+        """Become inactive: refuse every further operation."""
         self._epoch = None
 
     def _answer_applied(self) -> None:

@@ -1,4 +1,4 @@
-"""What a simulated process runs in (`kraftbase.runtime.Runtime`): virtual time, a loop that stalls, a disk thread."""
+"""The runtime of a simulated process (`kraftbase.runtime.Runtime`): virtual time, a loop that stalls, a disk thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.quorum.node.stepped_process import SteppedProcess
 
 AFTER_ANSWERS_US_MAX: Final = 2 * MICROSECONDS_PER_MS
-"""The longest that answers and requests keep the process from going on with other work."""
+"""The longest time for which sending answers and requests delays a process's other work."""
 
 
 class SimulatedRuntime:
@@ -23,38 +23,44 @@ class SimulatedRuntime:
         self._disk_free_at_us = 0
 
     def now_ms(self) -> float:
-        """Monotonic time, with the time of the present step up to now, without the rest of a sync in it."""
+        """Return the monotonic time.
+
+        It includes the current step's stall so far, without the part of a sync still to come.
+        """
         process = self._process
         return process.machine.clock.now_ms(
             process.environment.event_queue.now_us + process.stalled_us - process.sync_ahead_us
         )
 
     def wall_clock_ms(self) -> int:
-        """The machine's clock."""
+        """Return the machine's wall clock."""
         return self._process.machine.clock.wall_clock_ms(self._process.environment.event_queue.now_us)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back in a step of its own, as soon as the process is free."""
+        """Run `callback` in a step of its own, as soon as the process is free."""
         self._process.after(0, "soon", callback)
 
     def call_after_answers(self, callback: Callable[[], None]) -> None:
-        """Call back in a step of its own, half the time after a while: other events, also the end, may come before."""
+        """Run `callback` in a step of its own.
+
+        Half the time it is delayed: other events, even the end, may come first.
+        """
         delay_us = self._random.randrange(AFTER_ANSWERS_US_MAX) if self._random.random() < 0.5 else 0
         self._process.after(delay_us, "after answers", callback)
 
     def call_after_requests(self, callback: Callable[[], None]) -> None:
-        """As after answers."""
+        """The same as `call_after_answers`."""
         self.call_after_answers(callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Call back after `delay_ms` of the machine's time."""
+        """Run `callback` after `delay_ms` of the machine's time."""
         delay_us = self._process.machine.clock.world_delay_us(delay_ms)
         if delay_ms > 0:
-            delay_us = max(1, delay_us)  # a wait that takes no time would be asked for again and again
+            delay_us = max(1, delay_us)  # a wait of no time would be repeated forever
         return self._process.after(delay_us + self._process.stalled_us, "timer", callback)
 
     def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
-        """Run `work` when the disk has had time for it, in the order in which it was asked for."""
+        """Run `work` when the disk thread has had time for it, in the order of the calls."""
         process = self._process
         now_us = process.environment.event_queue.now_us + process.stalled_us
         sync_us = process.machine.disk.draw_sync_us()
@@ -62,7 +68,7 @@ class SimulatedRuntime:
         self._run_at(self._disk_free_at_us, sync_us, work, on_done)
 
     def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
-        """Run `work` after a while."""
+        """Run `work` after a delay of a few syncs."""
         process = self._process
         now_us = process.environment.event_queue.now_us + process.stalled_us
         sync_us = 5 * process.machine.disk.draw_sync_us()

@@ -1,4 +1,4 @@
-"""A second listener on every node, that reads rarely and keeps its readers open for long (LI-07, SN-51)."""
+"""A second listener on every node. It reads rarely and keeps its readers open for a long time (LI-07, SN-51)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from snapshot.reader import SnapshotReader
 SLOW_LISTENER: Final = "slow listener"
 
 PAUSE_MS_MAX: Final = 20_000
-"""How long it does nothing, at most."""
+"""The longest time that it pauses after each delivery."""
 
 
 class SlowListener:
-    """The listener of one process. It holds the log's start back, or is behind it and loads a snapshot."""
+    """The slow listener of one process. It holds the log start back, or falls behind it and loads a snapshot."""
 
     name: Final = SLOW_LISTENER
     can_load_snapshots: Final = True
@@ -28,26 +28,26 @@ class SlowListener:
         self._random: Random = process.machine.new_random()
 
     def handle_commit(self, batches: tuple[Batch, ...], on_done: OnDone) -> None:
-        """Take them, after a while."""
+        """Accept the batches after a pause."""
         self._process.step.deliveries.append(Delivery(batches, listener=SLOW_LISTENER))
         self._wait(on_done)
 
     def handle_load_snapshot(self, snapshot: SnapshotReader, on_done: OnDone) -> None:
-        """Take it, after a while."""
+        """Accept the snapshot after a pause."""
         self._process.step.deliveries.append(Delivery(snapshot_id=snapshot.snapshot_id, listener=SLOW_LISTENER))
         self._process.environment.marks.hit("the slow listener loaded a snapshot")
         self._wait(on_done)
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, on_done: OnDone) -> None:
-        """It does not mind."""
+        """Ignore leader changes."""
         on_done(None)
 
     def begin_shutdown(self, on_done: OnDone) -> None:
-        """It has nothing to finish."""
+        """Shut down at once: no work is left to finish."""
         on_done(None)
 
     def abandon(self) -> None:
-        """It has nothing to finish."""
+        """Do nothing: no work is left to finish."""
 
     def _wait(self, on_done: OnDone) -> None:
         delay_ms = PAUSE_MS_MAX * self._random.random() ** 3

@@ -1,4 +1,4 @@
-"""The production state machine of one process: what feeds it, what follows it, and its snapshots."""
+"""The production state machine of one process, its subscribers and its snapshots."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ from statemachine.store.snapshot_generator import OnTaken, SnapshotConfig, Snaps
 from statemachine.store.snapshot_worker import TakenSnapshot
 
 BATCH_BYTES: Final = 50
-"""About what the body of a batch has: snapshots are due by bytes."""
+"""The approximate size of a batch's body. Snapshots are due after a number of bytes."""
 
 NEVER_BYTES: Final = 1 << 40
 
 SNAPSHOT_INTERVAL_MS: Final = 60_000
-"""A snapshot of this age is followed by another one."""
+"""A new snapshot is due when the last one is this old."""
 
 
 class StateMachine:
-    """The listener of a process: a `MetadataMachine`, watched. It is the controller's port to it, too."""
+    """The `MetadataMachine` of a process, wrapped to record what it does.
+
+    It is also the controller's port to the machine.
+    """
 
     name: Final = STATE_MACHINE
     can_load_snapshots: Final = True
@@ -57,58 +60,58 @@ class StateMachine:
     # --- the listener -------------------------------------------------------------------------------------------------
 
     def handle_commit(self, batches: tuple[Batch, ...], on_done: OnDone) -> None:
-        """Apply them."""
+        """Apply the batches."""
         self._machine.handle_commit(batches, on_done)
 
     def handle_load_snapshot(self, snapshot: SnapshotReader, on_done: OnDone) -> None:
-        """Load it."""
+        """Load the snapshot."""
         self._machine.handle_load_snapshot(snapshot, on_done)
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, on_done: OnDone) -> None:
-        """Pass it on."""
+        """Record the leader change and pass it on."""
         start_offset = self._process.feed.epoch_start_offset
         self._process.step.deliveries.append(Delivery(leader=leader_and_epoch, epoch_start_offset=start_offset))
         self._machine.handle_leader_change(leader_and_epoch, on_done)
 
     def begin_shutdown(self, on_done: OnDone) -> None:
-        """Stop."""
+        """Begin the machine's shutdown."""
         self._machine.begin_shutdown(on_done)
 
     def abandon(self) -> None:
-        """Stop."""
+        """Stop without finishing the work in progress."""
         self._machine.abandon()
 
     # --- the controller's port ----------------------------------------------------------------------------------------
 
     @property
     def applied_end_offset(self) -> Offset:
-        """The machine's."""
+        """The applied end offset of the machine."""
         return self._machine.applied_end_offset
 
     @property
     def unavailable_reason(self) -> str | None:
-        """The machine's."""
+        """The reason why the machine is unavailable; None if it is available."""
         return self._machine.unavailable_reason
 
     @property
     def has_open_transaction(self) -> bool:
-        """The machine's."""
+        """Whether the machine has an open metadata transaction."""
         return self._machine.has_open_transaction
 
     def refuse_if_fenced(self) -> None:
-        """As the machine does."""
+        """Raise the machine's error if it is fenced."""
         self._machine.refuse_if_fenced()
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Notify it from now on."""
+        """Notify `subscriber` from now on."""
         self._machine.subscribe(subscriber)
 
     def install_publisher(self, publisher: MetadataPublisher) -> None:
-        """Show it the state, and every change."""
+        """Pass the present state and every later change to `publisher`."""
         self._machine.install_publisher(publisher)
 
     def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Notify it from now on."""
+        """Call `on_committed` with each new committed end offset, and record what it acknowledges."""
 
         def noted(end_offset: Offset) -> bool:
             has_acknowledged = on_committed(end_offset)
@@ -119,37 +122,37 @@ class StateMachine:
 
         self._machine.set_commit_callback(noted)
 
-    # --- its state ----------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def has_acknowledged(self) -> bool:
-        """Whether anything was acknowledged that is not applied."""
+        """Whether an operation was acknowledged whose records are not applied yet."""
         return self._acknowledged_end_offset > self._machine.applied_end_offset
 
     @property
     def is_fenced(self) -> bool:
-        """Whether it has stopped for good."""
+        """Whether the machine has stopped for good."""
         return self._machine.is_fenced
 
     def fence(self, expected: StateDigest, own: StateDigest) -> None:
-        """Its digest is not the quorum's."""
+        """Fence the machine, whose digest differs from the quorum's."""
         self._machine.fence(expected, own)
 
     def scrub_at_start(self) -> None:
-        """Always if there is rot, which must be found; else at one start in three: then nothing may be found."""
+        """Scrub if there is bit rot, which must be found. Also scrub at one start in three, and find nothing."""
         view = self._process.machine.view
         if view.has_rotted or (view.life + view.node_id) % 3 == 0:
             self.scrub()
 
     def scrub(self) -> None:
-        """Read all tables; a state machine that finds rot stops, and asks to be rebuilt."""
+        """Read all tables. If corruption is found, fence the machine and ask for a rebuild."""
         reason = self._store.find_rot()
         if reason is not None and not self.is_fenced:
             self._process.environment.marks.hit("rot was found by a scrub")
             self.found_rot(reason)
 
     def found_rot(self, reason: str) -> None:
-        """As a node does it (`kraftlog.process.server`)."""
+        """Fence the machine because of bit rot, as a node does (`kraftlog.process.server`)."""
         machine = self._process.machine
         if not machine.view.has_rotted:
             self._process.environment.report_violation(
@@ -159,16 +162,16 @@ class StateMachine:
         self._process.shell.step(StateMachineFenced())
 
     def wait_applied(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> None:
-        """As a read does."""
+        """Call `on_done` when `end_offset` is applied or the time is over, as for a read."""
         self._machine.wait_applied(end_offset, timeout_ms, on_done)
 
-    # --- its snapshots ------------------------------------------------------------------------------------------------
+    # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def _take_snapshot(self, on_taken: OnTaken) -> _NothingToCancel:
-        """Of what the tables hold now, while commits continue (SN-30)."""
+        """Take a snapshot of the tables' present content, while commits continue (SN-30)."""
         process = self._process
         if process.machine.view.has_diverged and not process.machine.view.has_rotted:
-            # The divergence would spread with its snapshots (docs/faults/not-covered.md).
+            # A snapshot would spread the divergence (docs/faults/not-covered.md).
             self._runtime.call_soon(lambda: on_taken(None, StorageError("this run takes none of what has diverged")))
             return _NothingToCancel()
         image = self._store.tables.connection.serialize()
@@ -182,14 +185,14 @@ class StateMachine:
 
 
 def _snapshot_config(interval: int) -> SnapshotConfig:
-    """A snapshot after so many batches; 0: none, unless one was damaged."""
+    """Return a config that takes a snapshot after `interval` batches; 0: only in place of a damaged one."""
     if interval == 0:
         return SnapshotConfig(max_bytes_between=NEVER_BYTES, max_interval_ms=0)
     return SnapshotConfig(interval * BATCH_BYTES, SNAPSHOT_INTERVAL_MS)
 
 
 class _NothingToCancel:
-    """A snapshot that is taken to its end."""
+    """The handle of a snapshot that cannot be cancelled."""
 
     def cancel(self) -> None:
-        """It ends by itself."""
+        """Do nothing: the snapshot is taken to its end."""

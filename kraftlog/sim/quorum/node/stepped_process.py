@@ -1,7 +1,7 @@
 """A process that runs in steps, and its interface to the world around it.
 
-Everything that happens to a process is a step: one callback, from beginning to end. It may be killed at any point of a
-step: before each operation on its files, each message that it sends, each apply.
+Everything that happens to a process is a step: one callback, from start to end. The process may be killed at any crash
+point of a step: before each operation on its files, before each message that it sends, before each apply.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
 
 
 class Environment(Protocol):
-    """What a process has around it (`kraftlog.sim.quorum.cluster.cluster.Cluster`)."""
+    """The world around a process (`kraftlog.sim.quorum.cluster.cluster.Cluster`)."""
 
     parameters: QuorumParameters
     event_queue: EventQueue
@@ -42,11 +42,11 @@ class Environment(Protocol):
     marks: Marks
     cluster_id: str
     append_kill_rate: float
-    """How often a controller's process is killed as it is about to append."""
+    """The probability that a controller's process is killed just before an append."""
 
     @property
     def voters(self) -> VoterSet:
-        """The voters, and where each listens now."""
+        """The voters and their present endpoints."""
 
     @property
     def configured_voters(self) -> VoterSet:
@@ -54,31 +54,31 @@ class Environment(Protocol):
 
     @property
     def bootstrap_endpoints(self) -> tuple[Endpoint, ...]:
-        """The servers to start from in the configuration."""
+        """The bootstrap servers in the configuration."""
 
     def finish_step(self, step: Step) -> None:
-        """Something happened to a node: check everything."""
+        """Check the invariants after a step of a node."""
 
     def report_violation(self, message: str, cause: BaseException | None = None) -> None:
-        """A violation was seen: the run ends with it."""
+        """Report a violation, which ends the run."""
 
     def log_opened(self, hardware: Hardware, *, is_recovering: bool) -> None:
-        """A process has opened the log on its disk; maybe it has discarded what was there, and fetches it again."""
+        """Record that a process has opened its log. It may have discarded damaged records, which it fetches again."""
 
     def process_ended(self, process: SteppedProcess, reason: str) -> None:
-        """A process has ended."""
+        """Record that a process has ended."""
 
     def process_failed(self, process: SteppedProcess, error: BaseException) -> None:
-        """A process stops itself."""
+        """Record that a process stops because of `error`."""
 
     def state_diverged(self, process: SteppedProcess, expected: StateDigest, own: StateDigest) -> None:
-        """A node found out that its state machine differs from the quorum's."""
+        """Record that a node detected that its state machine differs from the quorum's."""
 
     def start_over(self, process: SteppedProcess) -> None:
-        """A process wants to end and to be started again."""
+        """Restart a process that asked for it."""
 
     def reply_to_connection(self, node_id: int, endpoint: Endpoint) -> tuple[Reply, int]:
-        """What a listener of a broker replies to a connection of a node, and after how many microseconds."""
+        """Return the reply of a broker's listener to a connection attempt, and its delay in microseconds."""
 
     def send_request(self, source: SteppedProcess, send: Send) -> None:
         """Send a replica's request."""
@@ -86,11 +86,14 @@ class Environment(Protocol):
     def send_response(
         self, replier: SteppedProcess, source: SteppedProcess, correlation_id: int, response: Response, records: bytes
     ) -> None:
-        """Send the answer to `source`'s request."""
+        """Send the response to `source`'s request."""
 
 
 class SteppedProcess(ABC):
-    """One life of a node, step by step. What runs in it, `kraftlog.sim.quorum.node.process.Process` opens."""
+    """One life of a node, in steps.
+
+    `kraftlog.sim.quorum.node.process.Process` opens the production code that runs in it.
+    """
 
     shell: Shell
     runtime: Runtime
@@ -102,18 +105,18 @@ class SteppedProcess(ABC):
         self.machine = machine
         self.ended = False
         self.stalled_us = 0
-        """How long the present step has kept the loop waiting for the disk."""
+        """How long the current step has stalled the loop for the disk."""
         self.is_on_disk_thread = False
         self.sync_ahead_us = 0
-        """While work of the disk's thread runs: how much of the elapsed time the sync took that it has yet to call."""
+        """While work of the disk thread runs: the part of the elapsed time that belongs to its sync, not yet called."""
         self.crash_after: int | None = None
-        """The number of crash points that it survives before it is killed; None: it is not killed."""
+        """The number of crash points until the process is killed; None: it is not killed."""
         self.crash = Crash.KILLED
-        """How it ends when it is killed at a point."""
+        """How the process ends when it is killed at a crash point."""
         self.killed_before_sync: Crash | None = None
-        """If set: it is killed like that just before it next syncs its log."""
+        """If set: the process is killed this way just before its next sync of the log."""
         self.transfer: tuple[OffsetAndEpoch, Endpoint] | None = None
-        """The last snapshot that it requested, and from where."""
+        """The last snapshot that the process requested, and its source."""
         self.step = Step(0, machine.view, "")
         self.feed = CommitFeed(LeaderAndEpoch(None, Epoch(0)))
         self._busy_until_us = 0
@@ -121,16 +124,16 @@ class SteppedProcess(ABC):
         self._backlog: list[tuple[str, Callable[[], None], Timer | None]] = []
 
     def new_number(self) -> int:
-        """For something that the process is asked for."""
+        """Return a new number for an operation or a read."""
         self._numbers += 1
         return self._numbers
 
     @abstractmethod
     def fatal(self, error: BaseException) -> None:
-        """The process must end, or is being killed."""
+        """End the process because of `error`, which may be a planned kill."""
 
     def after(self, delay_us: int, label: str, callback: Callable[[], None]) -> Timer:
-        """Let `callback` be a step of this process in `delay_us`."""
+        """Run `callback` as a step of this process after `delay_us`."""
 
         def run() -> None:
             self.run(label, callback, timer)
@@ -139,7 +142,7 @@ class SteppedProcess(ABC):
         return timer
 
     def run(self, label: str, callback: Callable[[], None], timer: Timer | None = None) -> None:
-        """Let `callback` be a step now, or as soon as the process is neither paused nor waiting for its disk."""
+        """Run `callback` as a step now, or as soon as the process is neither paused nor waiting for its disk."""
         if self.ended or (timer is not None and timer.is_cancelled):
             return
         if self.machine.view.is_paused:
@@ -160,13 +163,13 @@ class SteppedProcess(ABC):
         self.environment.finish_step(self.step)
 
     def resume(self) -> None:
-        """It was paused and continues: what arrived meanwhile is handled now, messages before timers as on asyncio."""
+        """End the pause. What arrived during it is handled now, messages before timers, as asyncio does."""
         backlog, self._backlog = self._backlog, []
         for label, callback, timer in sorted(backlog, key=lambda entry: entry[0] == "timer"):
             self.run(label, callback, timer)
 
     def crash_point(self) -> None:
-        """A point at which the process may be killed."""
+        """Kill the process here if a fault planned it."""
         if self.ended:
             raise ProcessKilled
         if self.crash_after is not None:
@@ -176,7 +179,7 @@ class SteppedProcess(ABC):
                 raise ProcessKilled
 
     def before_operation(self, operation: str, path: str) -> None:
-        """A file operation is about to happen; a sync stalls the loop, unless it is on the disk's thread."""
+        """Mark a crash point before a file operation. A sync stalls the loop, unless it runs on the disk thread."""
         self.crash_point()
         if (
             self.killed_before_sync is not None

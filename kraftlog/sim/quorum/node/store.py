@@ -1,7 +1,7 @@
-"""The store of a simulated process (`statemachine.store.store_port.StorePort`) over its machine's database.
+"""The store of a simulated process (`statemachine.store.store_port.StorePort`) on its machine's database.
 
-The tables are the production's. Their file is not: a database in memory, whose images survive the process, and a
-write-ahead log of which only the size is known.
+The tables are the production tables. In place of a file there is a database in memory, whose images survive the
+process, and a write-ahead log of which only the size is simulated.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ from statemachine.tables.database import ROTTEN
 from statemachine.tables.table import Table
 
 ROWS_ACKNOWLEDGED_MAX: Final = 30
-"""A run with more rows is applied before anything in it is acknowledged. It is low, so that there are such runs."""
+"""A run of batches with more rows is acknowledged only when it is applied.
+
+The limit is low, so that such runs occur.
+"""
 
 
 class SimulatedWriteAheadLog:
-    """`statemachine.store.store_port.WriteAheadLogPort`: it grows with each transaction, and a reader may keep it."""
+    """`statemachine.store.store_port.WriteAheadLogPort`: it grows with each transaction, and a reader may hold it."""
 
     TRANSACTION_BYTES: Final = 2 * MEBIBYTE
-    """Each transaction is taken to be that large: a few are enough."""
+    """The size that each transaction counts as, so that a few are enough to fill the log."""
     FULL_BYTES: Final = 80 * MEBIBYTE
-    """Far less than on a real disk."""
+    """The limit, far below that of a real disk."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,41 +48,41 @@ class SimulatedWriteAheadLog:
 
     @property
     def is_due(self) -> bool:
-        """From a size on."""
+        """Whether the log is large enough to start over."""
         return self.size_bytes >= START_OVER_BYTES
 
     @property
     def is_large(self) -> bool:
-        """From a larger one on."""
+        """Whether the log is so large that the store should wait for readers."""
         return self.size_bytes >= START_OVER_BYTES * WAIT_SHARE
 
     @property
     def is_full(self) -> bool:
-        """From the largest one on."""
+        """Whether the log has reached its limit."""
         return self.size_bytes >= self.FULL_BYTES
 
     def copy(self) -> None:
-        """Copies nothing: it cannot be lost."""
+        """Do nothing: there is no file to copy to."""
 
     def start_over(self, wait_seconds: float = 0.0) -> bool:
-        """Unless a reader keeps it."""
+        """Start the log over, unless a reader holds it. Return whether it did."""
         if self._database.is_held:
             return False
         self.size_bytes = 0
         return True
 
     def holders(self) -> str:
-        """The fault."""
+        """Return the name of the simulated reader."""
         return "a simulated reader"
 
     def check_bound(self) -> None:
-        """Raise WriteAheadLogHeld if it is full."""
+        """Raise WriteAheadLogHeld if the log is full."""
         if self.is_full:
             raise WriteAheadLogHeld(f"{self.holders()} keeps the write-ahead log")
 
 
 class SimulatedStore:
-    """See the module. Its process may be killed before and after each transaction."""
+    """The store of one process, which may be killed before and after each transaction."""
 
     def __init__(self, process: SteppedProcess, tables: MetadataTables, random: Random) -> None:
         self.process = process
@@ -91,59 +94,59 @@ class SimulatedStore:
         self.tables = tables
         self.has_publishers = False
         self.is_acknowledged: Callable[[], bool] = lambda: False
-        """Whether what is written next was acknowledged before."""
+        """Returns whether the records of the next write were already acknowledged."""
         self.write_ahead_log = SimulatedWriteAheadLog(self._database)
 
-    # --- what is applied ----------------------------------------------------------------------------------------------
+    # --- the applied state --------------------------------------------------------------------------------------------
 
     @property
     def reader(self) -> sqlite3.Connection:
-        """The tables as they are: between transactions, because each is one call."""
+        """The connection to the tables, outside any transaction: each transaction is one call."""
         return self.tables.connection
 
     @property
     def applied_end_offset(self) -> Offset:
-        """Of the tables."""
+        """The applied end offset of the tables."""
         return self.tables.applied.end_offset
 
     @property
     def applied_bytes(self) -> int:
-        """Of the tables."""
+        """The applied bytes of the tables."""
         return self.tables.applied_bytes
 
     def changed_at(self, table: Table[Any]) -> Offset:
-        """Of the tables."""
+        """Return the offset at which `table` last changed."""
         return self.tables.changed_at(table)
 
     @property
     def has_open_transaction(self) -> bool:
-        """Of the tables."""
+        """Whether the tables have an open metadata transaction."""
         return self.tables.has_open_transaction
 
     @property
     def waiting_bytes(self) -> int:
-        """Of the tables."""
+        """The bytes that wait for the end of a metadata transaction."""
         return self.tables.waiting_bytes
 
     @property
     def state_digest(self) -> StateDigest | None:
-        """Of the tables."""
+        """The last state digest of the tables."""
         return self.tables.state_digest
 
     def take_state_digests(self) -> list[StateDigest]:
-        """Of the tables."""
+        """Return the new state digests of the tables."""
         return self.tables.take_state_digests()
 
     def take_deltas(self) -> list[MetadataDelta]:
-        """Of the tables."""
+        """Return the new deltas of the tables."""
         return self.tables.take_deltas()
 
-    # --- writing ------------------------------------------------------------------------------------------------------
+    # Return the new deltas of the tables.
 
     def prepare(
         self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, rows_max: int | None = None
     ) -> PreparedRun | None:
-        """As the tables do; a few rows are already too many."""
+        """Prepare a run as the tables do, with a low limit on rows."""
         run = list(batches)
         prepared = self.tables.prepare(run, removals_max=removals_max, rows_max=ROWS_ACKNOWLEDGED_MAX)
         self._prepared = _encoded(run)
@@ -152,13 +155,13 @@ class SimulatedStore:
         return prepared
 
     def commit(self, prepared: PreparedRun) -> None:
-        """One transaction, on the loop."""
+        """Commit a prepared run in one transaction, on the loop."""
         if self.is_acknowledged() and self._random.random() < self.process.environment.append_kill_rate:
             raise ProcessKilled
         self._write(self._prepared, lambda: self.tables.commit(prepared, note_delta=self.has_publishers))
 
     def apply(self, batches: Iterable[CommittedBatch]) -> None:
-        """One transaction, in the worker."""
+        """Apply batches in one transaction, in the worker."""
         run = list(batches)
         self._write(_encoded(run), lambda: self.tables.apply(run, note_delta=self.has_publishers))
 
@@ -173,7 +176,7 @@ class SimulatedStore:
         self.process.crash_point()
 
     def note_applied(self) -> None:
-        """Let the checkers see how far the tables are."""
+        """Update the applied state in the node's view."""
         applied, view = self.tables.applied, self.process.machine.view
         view.applied, view.tables = AppliedState(applied.end_offset, applied.digest), self.tables.connection
 
@@ -182,16 +185,16 @@ class SimulatedStore:
             self.process.environment.marks.hit("a database could not be written for a while")
             raise StoreUnavailable("a simulated process has locked the database")
 
-    # --- a snapshot in its place --------------------------------------------------------------------------------------
+    # --- loading a snapshot -------------------------------------------------------------------------------------------
 
     def load(self, snapshot: SnapshotReader) -> None:
-        """New tables beside the old ones, in the worker."""
+        """Fill new tables next to the old ones, in the worker."""
         self._refuse_if_unavailable()
         self.process.crash_point()
         self._loaded, self._loading = self._database.filled(snapshot), snapshot
 
     def use_loaded(self, on_done: OnDone, *, unless: Callable[[], bool]) -> Timer:
-        """In a step of its own."""
+        """Put the loaded tables in place, in a step of its own, unless `unless()` is true."""
 
         def use() -> None:
             try:
@@ -205,7 +208,7 @@ class SimulatedStore:
         return self.process.after(0, "soon", use)
 
     def put_in_place(self) -> None:
-        """The new tables take the place of the old ones; a kill leaves the old or the new ones."""
+        """Replace the old tables with the loaded ones. A kill leaves one or the other."""
         loaded, snapshot = self._loaded, self._loading
         if loaded is None or snapshot is None:
             raise ValueError("nothing was loaded")
@@ -217,15 +220,15 @@ class SimulatedStore:
         self.process.environment.marks.hit("the state machine loaded a snapshot")
         self.process.crash_point()
 
-    # --- what is wrong with it ----------------------------------------------------------------------------------------
+    # --- faults of the database ---------------------------------------------------------------------------------------
 
     def mark_diverged(self, reason: str) -> None:
-        """The next process begins with an empty database."""
+        """Make the next process start with an empty database."""
         self.process.crash_point()
         self._database.set_aside(is_rotten=reason.startswith(ROTTEN))
 
     def find_rot(self) -> str | None:
-        """What a scrub finds."""
+        """Scrub the tables; return the corruption found."""
         return self._database.find_rot()
 
 

@@ -1,4 +1,4 @@
-"""A publisher on a simulated node, which keeps the topics that it is told of (CT-64)."""
+"""A publisher on a simulated node. It keeps the topics that deltas describe (CT-64)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from statemachine.replay.deltas import MetadataDelta
 
 
 class Watcher:
-    """One process's."""
+    """The publisher of one process."""
 
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Begin with these."""
+        """Start with the topics in `metadata`."""
         topics = metadata.execute("SELECT topic_id, name FROM topics").fetchall()
         named = {id_to_bytes(topic_id): name for topic_id, name in topics}
         self._process.machine.view.watched = Watched(end_offset, named)
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Follow the changes."""
+        """Apply the changes of `delta`. A delta that is not newer than the last one is a violation."""
         watched = self._process.machine.view.watched
         if watched is None or delta.end_offset <= watched.end_offset:
-            self._process.environment.report_violation(f"a publisher is told of {delta} after {watched}")
+            self._process.environment.report_violation(f"a publisher received {delta} after {watched}")
             return
         watched.end_offset = delta.end_offset
         for change in delta.topics:

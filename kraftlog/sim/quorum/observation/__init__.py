@@ -1,1 +1,1 @@
-"""What the checkers may look at: nodes, brokers, disks, and what a step did."""
+"""What the invariants may read: nodes, brokers, disks, and what a step did."""

@@ -1,4 +1,4 @@
-"""The view of one broker for the checkers."""
+"""The view of one broker for the invariants."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kraftlog.sim.quorum.model.keys import Key
 
 @dataclass(slots=True)
 class Led:
-    """What a broker knows of a partition that it leads."""
+    """The state of a partition on the broker that leads it."""
 
     leader_epoch: int
     partition_epoch: int
     isr: frozenset[int]
     asked: list[tuple[int, frozenset[int]]] = field(default_factory=list)
-    """ISRs that it has proposed and that may still take effect, each with the partition epoch that it named."""
+    """The ISRs that it proposed and that may still take effect, each with the partition epoch in the proposal."""
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """The replicas it must wait for before it counts a record as committed (KIP-497)."""
+        """The replicas that must have a record before the leader may count it as committed (KIP-497)."""
         return self.isr.union(*(isr for _, isr in self.asked))
 
     def learn(self, partition_epoch: int, isr: frozenset[int]) -> None:
-        """The partition has that ISR since that epoch; proposals in earlier ones have taken effect or will not."""
+        """Apply an ISR as of `partition_epoch`. Proposals in earlier epochs have taken effect or never will."""
         if partition_epoch > self.partition_epoch:
             self.partition_epoch, self.isr = partition_epoch, isr
             self.asked = [asked for asked in self.asked if asked[0] >= partition_epoch]
@@ -36,20 +36,20 @@ class BrokerView(Protocol):
 
     @property
     def broker_id(self) -> int:
-        """Its id, and its place in the network."""
+        """The broker id, which is also its place in the network."""
 
     @property
     def is_up(self) -> bool:
-        """Whether it will be heard from again."""
+        """Whether its process is up: it has not ended, does not hang, and is not in a controlled shutdown."""
 
     @property
     def running_incarnation(self) -> bytes | None:
-        """The incarnation of its process, also if that hangs; None if there is none."""
+        """The incarnation id of its process, even if the process hangs; None if no process runs."""
 
     @property
     def epoch(self) -> int | None:
-        """Of its registration; None: it has not heard of one."""
+        """The broker epoch of its registration; None if it knows of none."""
 
     @property
     def led(self) -> Mapping[Key, Led]:
-        """What it leads, as far as it knows."""
+        """The partitions that it leads, as far as it knows."""

@@ -10,28 +10,28 @@ from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from statemachine.words.limits import NOTHING_WRITTEN
 
 CREATED_BY: Final = "retention.ms"
-"""The config of a topic that holds the number of the operation that created it."""
+"""The topic config that holds the number of the operation that created the topic."""
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One operation, and what its caller knows of it."""
+    """One operation, with the answer that its caller got."""
 
     caller_id: int
     operation: Operation
     invoked_at_us: int
     committed_before: int
-    """Where the committed log ended when it was made."""
+    """The end of the committed log when the call was made."""
     result: OperationResult | None = None
-    """The answer, if one came in time."""
+    """The answer, if one arrived in time."""
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether it was carried out, as a whole."""
+        """Whether the operation is known to have taken effect as a whole."""
         return self.result is not None and self.result.error_code == ErrorCode.NONE
 
     @property
     def is_refused(self) -> bool:
-        """Whether it certainly has no effect."""
+        """Whether the operation is known to have no effect."""
         result = self.result
         return result is not None and result.error_code != ErrorCode.NONE and result.end_offset == NOTHING_WRITTEN

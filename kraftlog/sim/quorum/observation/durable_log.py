@@ -1,7 +1,7 @@
-"""The log on a disk, as far as it would survive a crash.
+"""The part of a log on disk that would survive a crash.
 
-It is read from the bytes that would remain if everything unsynced were lost, not from what the node reports about
-itself. Only what changed since the last refresh is decoded again.
+It is decoded from the bytes that would remain if everything unsynced were lost, not from what the node reports about
+itself. Each refresh decodes only what changed since the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _SeenFrame(NamedTuple):
     end_position: int
     crc: int
     batch_count: int
-    """How many batches there are up to and with this frame."""
+    """The number of batches up to and including this frame."""
 
 
 class _SeenFile(NamedTuple):
@@ -36,49 +36,49 @@ class _SeenFile(NamedTuple):
 
 
 class DurableLog:
-    """The batches on a disk that would survive a crash which loses everything unsynced: the undamaged prefix.
+    """The batches on a disk that would survive a crash in which everything unsynced is lost: the undamaged prefix.
 
-    Batches below the log's start may be among them, as far as their segment is still there.
+    They include batches below the log's start whose segment file still exists.
     """
 
     def __init__(self) -> None:
         self.start: OffsetAndEpoch = LOG_BEGINNING
-        """Where the log starts, and the epoch of the record before."""
+        """The log start offset, and the epoch of the record before it."""
         self.batches: list[Batch] = []
         self.first_changed = 0
-        """Index of the first batch that is new, or was there before and is not, since the refresh before the last."""
+        """Index of the first batch that the last refresh added or replaced."""
         self._frames: list[_SeenFrame] = []
         self._files: list[_SeenFile] = []
 
     @property
     def end_offset(self) -> Offset:
-        """Where it ends."""
+        """The end offset of the log."""
         if self.batches:
             return self.batches[-1].end_offset
         first = parse_segment_name(self._files[0].name) if self._files else None
         return self.start.offset if first is None else first
 
     def holds(self, offset: int, epoch: int) -> bool:
-        """Whether what is at `offset`, in that epoch, is here: as a batch, or in the snapshot before the start."""
+        """Whether the record at `offset` in `epoch` is here, in a batch or in the snapshot before the log's start."""
         if offset < self.start.offset:
             return True
         held = self.at(offset)
         return held is not None and held.epoch == epoch
 
     def from_start(self) -> list[Batch]:
-        """The batches of the log."""
+        """Return the batches from the log's start on."""
         first = bisect_left(self.batches, self.start.offset, key=lambda batch: batch.base_offset)
         return self.batches[first:]
 
     def at(self, offset: int) -> Batch | None:
-        """The batch that holds `offset`."""
+        """Return the batch that holds `offset`; None if there is none."""
         index = bisect_right(self.batches, offset, key=lambda batch: batch.base_offset) - 1
         if index < 0 or self.batches[index].end_offset <= offset:
             return None
         return self.batches[index]
 
     def refresh(self, files: MemoryFileSystem, directory: str) -> None:
-        """Look again."""
+        """Read the files again."""
         named = files.durable_files(directory) if files.exists(directory) else {}
         self.start = _durable_start(named)
         segments = [
@@ -96,7 +96,7 @@ class DurableLog:
         self._decode()
 
     def _first_change(self, segments: Sequence[_SeenFile]) -> tuple[int, int]:
-        """Index of the first segment that is not as it was, and from which byte on."""
+        """Return the index of the first segment that has changed, and the first byte that differs."""
         changes = []
         for index, seen in enumerate(segments):
             changed_from = seen.file.take_changed_from()
@@ -108,7 +108,7 @@ class DurableLog:
         return min(changes, default=(len(segments), 0))
 
     def _decode(self) -> None:
-        """Read on from the last frame that still stands."""
+        """Decode from the end of the last frame that has not changed."""
         last = self._frames[-1] if self._frames else None
         segment, position, crc = (last.segment, last.end_position, last.crc) if last else (0, 0, NO_CRC)
         while segment < len(self._files):

@@ -1,4 +1,4 @@
-"""The snapshots and the quorum state on a disk, as far as they would survive a crash."""
+"""The snapshots and the quorum state on a disk that would survive a crash."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from snapshot.reader import SnapshotReader
 
 
 class DurableSnapshots:
-    """The snapshots on a disk that would survive a crash which loses everything unsynced."""
+    """The snapshots on a disk that would survive a crash in which everything unsynced is lost."""
 
     def __init__(self) -> None:
         self.found: dict[OffsetAndEpoch, bytes] = {}
-        """What the files hold that have a snapshot's name."""
+        """The content of each file with a snapshot's name."""
         self.new: list[OffsetAndEpoch] = []
-        """Those that came, or changed, with the last refresh."""
+        """The snapshots that are new or changed since the previous refresh."""
 
     def refresh(self, files: MemoryFileSystem, directory: str) -> None:
-        """Look again."""
+        """Read the files again."""
         named = files.durable_files(directory) if files.exists(directory) else {}
         before, self.found = self.found, {}
         for name in sorted(named):
@@ -35,7 +35,7 @@ class DurableSnapshots:
 
 
 def snapshot_fault(snapshot_id: OffsetAndEpoch, data: bytes) -> str | None:
-    """What is wrong with a snapshot; None if it is whole."""
+    """Return the error in a snapshot; None if it is intact."""
     files = MemoryFileSystem()
     name = snapshot_name(snapshot_id)
     file = files.open(name, create=True)
@@ -49,7 +49,7 @@ def snapshot_fault(snapshot_id: OffsetAndEpoch, data: bytes) -> str | None:
 
 
 def durable_election_state(files: MemoryFileSystem, directory: str) -> ElectionState | None:
-    """What the quorum state would be after a crash that loses everything unsynced; None if there is none."""
+    """Return the quorum state that a crash with loss of everything unsynced would leave; None if there is none."""
     named = files.durable_files(directory)
     copies = [_decoded(bytes(named[name].data), join(directory, name)) for name in COPY_NAMES if name in named]
     whole = [copy for copy in copies if copy is not None]
@@ -57,4 +57,4 @@ def durable_election_state(files: MemoryFileSystem, directory: str) -> ElectionS
 
 
 _decoded = lru_cache(maxsize=256)(decode_copy)
-"""Copies are looked at whenever a disk has changed, and seldom have changed themselves."""
+"""The copies are decoded whenever anything on a disk has changed, but seldom differ themselves."""

@@ -1,4 +1,4 @@
-"""The view of one node for the checkers: its memory and its disk."""
+"""The view of one node for the invariants: its memory and its disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from raft.storage.segmented_log import SegmentedLog
 
 
 class AppliedState(NamedTuple):
-    """How much of the log a node's state machine holds, and its digest."""
+    """The end offset up to which a node's state machine has applied the log, and its digest."""
 
     end_offset: Offset
     digest: str
@@ -26,7 +26,7 @@ class AppliedState(NamedTuple):
 
 @dataclass(slots=True)
 class NodeView:
-    """One node. Kept by the world; checkers only read it."""
+    """One node. The world updates it; invariants only read it."""
 
     node_id: int
     key: ReplicaKey
@@ -41,32 +41,33 @@ class NodeView:
     tables: sqlite3.Connection | None = None
     """The database of its state machine; None while no process runs."""
     watched: Watched | None = None
-    """What a publisher of its state machine knows; None if there is none, or while no process runs."""
+    """The state of its state machine's publisher; None if it has none, or while no process runs."""
     is_behind: bool = False
-    """Its shell has not yet carried out all that the replica ordered: the log is not yet what the replica thinks."""
+    """Its shell has not yet carried out all actions of the replica: the log is not yet as the replica's state says."""
     is_paused: bool = False
     durable_log: DurableLog = field(default_factory=DurableLog)
     durable_snapshots: DurableSnapshots = field(default_factory=DurableSnapshots)
     durable_election: ElectionState | None = None
     has_diverged: bool = False
-    """A fault made its state machine differ from the others'; it has not been rebuilt since."""
+    """A fault made its state machine differ from the others, and it has not been rebuilt since."""
     has_rotted: bool = False
-    """In addition: a fault changed a row of its tables, and the node must detect that by itself."""
+    """In addition to `has_diverged`: a fault changed a row of its tables, and the node must detect this by itself."""
     started_at_us: int = 0
     """When its process was started."""
     now_ms: int = 0
-    """Its monotonic clock, at the last step."""
+    """Its monotonic clock at the last step."""
     has_leapt: bool = False
-    """Its clock has leapt since its process was started."""
+    """Whether its clock has leapt since its process was started."""
     has_damaged_snapshots: bool = False
-    """A fault has damaged one of its snapshots; it has not been replaced since."""
+    """A fault has damaged one of its snapshots, and the snapshot has not been replaced since."""
     positions: tuple[tuple[str, Offset], ...] = ()
-    """How far its listeners have read, by name; -1: not begun."""
+    """The read positions of its listeners, by name; -1: not started."""
     has_lost_data: bool = False
-    """A fault took durable data from its disk that it has not got back yet: damage, or a wiped disk."""
+    """A fault destroyed durable data on its disk, by damage or by wiping it, and the node has not fetched it again yet.
+    """
 
     def ends(self) -> Ends | Offset:
-        """Role, epoch and how far everything goes; of a node that is down only where its log on the disk ends."""
+        """Return the role, epoch and end offsets. For a node that is down: only the end of the log on its disk."""
         replica, log = self.replica, self.log
         if replica is None or log is None:
             return self.durable_log.end_offset
@@ -76,7 +77,7 @@ class NodeView:
         return (replica.role.value, epoch, leader_id, *ends, applied, self.durable_log.end_offset)
 
     def news(self, ends: Ends | Offset) -> News:
-        """All that most invariants look at, with its present `ends`: while it stays the same, they need not."""
+        """Return all values that most invariants depend on. While these do not change, the invariants need not run."""
         log_start_offset = -1 if self.log is None else self.log.log_start_offset
         return (ends, log_start_offset, self.life, self.is_behind, self.has_lost_data)
 
@@ -94,9 +95,9 @@ STATE_MACHINE: Final = "state machine"
 
 
 def batches_of(node: NodeView, start: Offset, end: Offset | None = None) -> list[Batch] | None:
-    """What a running node's log gives out from `start` up to `end`; None if damage to its disk is in the way.
+    """Return the batches of a running node's log from `start` to `end`; None if damage to its disk prevents the read.
 
-    Raises KraftlogError if there is no damage that could be.
+    Raises KraftlogError if the read fails although no fault has damaged the disk.
     """
     found: list[Batch] = []
     offset = start

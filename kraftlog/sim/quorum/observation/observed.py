@@ -1,4 +1,4 @@
-"""What the checkers may look at of the whole cluster."""
+"""What the invariants may read of the whole cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from snapshot.log_start_policy import LogStartConfig
 
 
 class Observed:
-    """What is known of the whole cluster: the base class of the world, and of small worlds in the checkers' tests."""
+    """The observable state of a cluster.
+
+    It is the base class of the world, and of small worlds in tests of invariants.
+    """
 
     def __init__(self, nodes: Sequence[NodeView], voter_ids: Sequence[int]) -> None:
         self.now_us = 0
@@ -28,39 +31,42 @@ class Observed:
 
         Kept by the invariant CommittedImmutable, which runs first."""
         self.acknowledged_end_offsets: list[Offset] = []
-        """For every acknowledged operation of a client: where its record ends."""
+        """For each acknowledged operation of a client: the end offset of its record."""
         self.metadata = MetadataModel()
-        """The metadata of the committed log, if this run has brokers. Kept by the invariant MetadataMakesSense."""
+        """The metadata of the committed log, in runs with brokers. Kept by the invariant MetadataMakesSense."""
         self.metadata_log: list[TakenBatch] = []
-        """The batches that it has taken in."""
+        """The batches that `metadata` includes."""
         self.metadata_changes: list[Change] = []
-        """What the last step made it change."""
+        """The changes that the last step made to `metadata`."""
         self.remote_storage = RemoteStorage()
         self.calls: list[Call] = []
-        """Every operation that brokers and the administrator asked the controller for."""
+        """Every operation that brokers and the administrator sent to the controller."""
         self.brokers: Sequence[BrokerView] = []
-        """All there are; none in most runs."""
+        """All brokers. Most runs have none."""
         self.operations: list[Operation] = []
         """Every operation that clients began, with its answer."""
         self.cut_since_us: Mapping[tuple[int, int], int] = {}
-        """For each link that is cut, one way: since when no message passes."""
+        """For each cut link, in one direction: since when it has lost all messages."""
         self.log_start = LogStartConfig()
-        """The nodes' policy for their log start."""
+        """The policy by which the nodes advance their log start."""
         self.faults_may_lose_quorum = False
-        """The run destroys more than a minority can: then the cluster must halt, and what it holds may be lost."""
+        """Whether faults may destroy more than a minority of disks.
+
+        The cluster must then stop, and its data may be lost.
+        """
 
     @property
     def majority(self) -> int:
-        """How many voters make a majority."""
+        """The number of voters in a majority."""
         return len(self.voter_ids) // 2 + 1
 
     @property
     def committed_end_offset(self) -> Offset:
-        """Where the committed log ends."""
+        """The end offset of the committed log."""
         return self.committed[-1].end_offset if self.committed else Offset(0)
 
     def committed_at(self, offset: int) -> Batch | None:
-        """The committed batch that holds `offset`."""
+        """Return the committed batch that holds `offset`; None if there is none."""
         index = bisect_right(self.committed, offset, key=lambda batch: batch.base_offset) - 1
         if index < 0 or self.committed[index].end_offset <= offset:
             return None

@@ -1,4 +1,4 @@
-"""What a node's upper half was asked for, and what it answered: operations and reads of its admin service."""
+"""The operations and reads that a node's admin service received, and its answers."""
 
 from __future__ import annotations
 
@@ -12,46 +12,47 @@ BEGINNING: Final = Offset(0)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An operation or a read that a process has taken."""
+    """An operation or a read that a process received."""
 
     number: int
-    """Of this process's own."""
+    """A number of this process."""
     deadline_us: int
-    """When it should have been answered, if the process's clock runs as fast as the world's."""
+    """When an answer is due, if the process's clock runs as fast as the world's."""
     is_read: bool = False
     min_applied_end_offset: Offset = BEGINNING
-    """What the caller of a read wants to be applied."""
+    """The end offset up to which the caller of a read requires records to be applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer to it."""
+    """The answer to an operation or a read."""
 
     number: int
     acknowledged_end_offset: Offset = BEGINNING
-    """What must be committed for the operation to be carried out; 0: that is not claimed."""
+    """The offset up to which the log must be committed for the operation to take effect; 0: the answer claims nothing.
+    """
     applied_end_offset: Offset | None = None
-    """How much was applied to the rows of a read; None: it is no read, or was refused."""
+    """The applied end offset of the rows that a read returned; None for an operation and for a refused read."""
     is_fenced: bool = False
-    """Whether the state machine had stopped for good then."""
+    """Whether the state machine was fenced when it answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class FencedByEvidence:
-    """A broker that a controller has fenced because its process has ended, as it says (CT-65)."""
+    """A broker that a controller fenced on the evidence that its process has ended (CT-65)."""
 
     broker_id: int
     incarnation_id: bytes
     is_clock_right: bool
-    """Whether the node's clock runs no faster than the world's, and has not leapt: evidence is a matter of 100 ms."""
+    """Whether the node's clock runs no faster than the world's and has not leapt. The evidence depends on 100 ms."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """What a publisher of a process knows: the topics that it was shown, with the changes since."""
+    """The state of a publisher in a process: the topics it was shown, with all changes since."""
 
     end_offset: Offset
     topics: dict[bytes, str]
-    """Names, by the id."""
+    """The names of topics, by id."""
     is_out_of_order: bool = False
-    """Whether a change came that does not follow on those before."""
+    """Whether a change arrived that does not follow the earlier ones."""

@@ -18,44 +18,44 @@ NOTHING: Final = Offset(-1)
 
 @dataclass(slots=True)
 class Delivery:
-    """What a node's listener was given: committed batches, or a leader."""
+    """A delivery to a node's listener: committed batches, a snapshot, or a leader change."""
 
     batches: tuple[Batch, ...] = ()
     snapshot_id: OffsetAndEpoch | None = None
-    """A snapshot was loaded."""
+    """The snapshot that was loaded."""
     listener: str = STATE_MACHINE
     leader: LeaderAndEpoch | None = None
     epoch_start_offset: Offset | None = None
-    """With a leader: set iff this node leads."""
+    """With a leader change: set if and only if this node leads."""
 
 
 @dataclass(slots=True)
 class Step:
-    """What happened to one node between two checks: one callback of its process, from beginning to end."""
+    """What happened to one node between two checks: one callback of its process, from start to end."""
 
     now_us: int
     node: NodeView
     label: str
-    """What it was, for users: `timer`, `Fetch from 2`, `start`, `crash` and so on."""
+    """The kind of step, for users: `timer`, `Fetch from 2`, `start`, `crash` and so on."""
     events: list[Event] = field(default_factory=list)
-    """The replica's events, in order; mostly one."""
+    """The replica's events, in order; usually one."""
     actions: list[Action] = field(default_factory=list)
-    """What it ordered, in order. A crash may have come before all of it was carried out."""
+    """The replica's actions, in order. After a crash the last of them may not have been carried out."""
     replies: list[tuple[Request, Response]] = field(default_factory=list)
-    """What left as answers, with the requests."""
+    """The responses that were sent, with their requests."""
     deliveries: list[Delivery] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
-    """What its admin service was asked for."""
+    """The operations and reads that its admin service received."""
     answers: list[Answered] = field(default_factory=list)
-    """What its admin service answered."""
+    """The answers of its admin service."""
     fenced: list[FencedByEvidence] = field(default_factory=list)
-    """Brokers that its controller fenced because their processes have ended, as it says."""
+    """The brokers that its controller fenced because it concluded that their processes had ended."""
     ends: Ends | Offset = NOTHING
-    """`NodeView.ends` after it."""
+    """`NodeView.ends` after the step."""
     is_news: bool = False
     """Whether `NodeView.news` has changed since the node's last step."""
     disk_changed: bool = False
-    """Whether what is durable may have changed; the node's view of it is fresh."""
+    """Whether durable data may have changed. The node's view of its disk is up to date."""
     started: bool = False
     """Whether the process was started in this step."""
     ended: str = ""
@@ -63,7 +63,7 @@ class Step:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing happened: a timer found nothing to do."""
+        """Whether nothing happened, as when a timer found nothing to do."""
         return not (
             self.events or self.actions or self.replies or self.deliveries or self.asked or self.answers
             or self.fenced or self.disk_changed or self.started or self.ended

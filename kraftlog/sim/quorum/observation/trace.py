@@ -1,4 +1,4 @@
-"""What happened to a cluster, step by step."""
+"""The trace of a cluster, step by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StepTrace(trace.Trace[Step]):
     """One line per step and per fault."""
 
     def step(self, step: Step) -> None:
-        """Note a step."""
+        """Add a step."""
         self.steps += 1
         node = step.node
         self._unhashed.append((step.now_us, node.node_id, step.label, step.ends, step.ended))
@@ -22,12 +22,12 @@ class StepTrace(trace.Trace[Step]):
         self._add(step)
 
     def text_of(self, line: str | Step) -> str:
-        """A step in columns: when, who, what, how the node is, and what it did."""
+        """Return a step in columns: time, node, label, the node's state, and its actions."""
         return _text(line)
 
 
 def describe(node: NodeView) -> str:
-    """A node in fixed columns: role, epoch, leader, high watermark, log end, flushed end, applied, durable end."""
+    """Return role, epoch, leader, high watermark, log end, flushed end, applied and durable end, in fixed columns."""
     return _columns(node.ends())
 
 

@@ -1,1 +1,1 @@
-"""The answers to clients of registers, and whether one order of their operations explains them."""
+"""The answers to clients of registers, and the checks that one order of operations explains them."""

@@ -1,6 +1,6 @@
-"""The clients' history: every operation that they started on a register, and its answer.
+"""The clients' history: every operation on a register that they started, and its answer.
 
-A register is a key that holds a value or nothing. Values are unique per key, so that a value names the operation that
+A register is a key that holds a value or nothing. Values are unique per key, so a value identifies the operation that
 wrote it. Times are integers of any unit; only their order matters.
 """
 
@@ -14,25 +14,25 @@ from pathlib import Path
 
 
 class Kind(StrEnum):
-    """What an operation does."""
+    """The kind of an operation."""
 
     WRITE = "write"
     READ = "read"
     COMPARE_AND_SET = "compare_and_set"
-    """Write, if the value is the expected one."""
+    """Write if the present value is the expected one."""
 
 
 class Outcome(StrEnum):
-    """What the client knows of its operation."""
+    """What the client knows about its operation."""
 
     PENDING = "pending"
-    """Nothing yet. It may have taken effect all the same."""
+    """No answer yet. The operation may have taken effect."""
     ACKNOWLEDGED = "acknowledged"
-    """It was carried out, with the result that the operation holds."""
+    """The operation took effect, with the result in its fields."""
     REFUSED = "refused"
-    """It certainly has no effect, now or later."""
+    """The operation has no effect, now or later."""
     UNKNOWN = "unknown"
-    """It may take effect, at any later time, or never: the answer was lost, or the leader was."""
+    """The answer or the leader was lost. The operation may take effect at any later time, or never."""
 
 
 @dataclass(slots=True)
@@ -44,35 +44,38 @@ class Operation:
     kind: Kind
     key: str
     value: str | None
-    """What it writes; None for a read."""
+    """The value that it writes; None for a read."""
     expected: str | None
-    """What a compare-and-set wants to find; None: that there is no value."""
+    """The value that a compare-and-set expects; None: no value."""
     invoked_at: int
     completed_at: int | None = None
-    """When the client got its answer, or gave up."""
+    """When the client got its answer or stopped waiting."""
     outcome: Outcome = Outcome.PENDING
     offset: int | None = None
-    """Acknowledged: a write's own record, else a bound: the operation saw everything below this offset, and no more."""
+    """If acknowledged: the offset of the write's record.
+
+    For other operations, one that saw exactly what is below it.
+    """
     found: str | None = None
-    """Acknowledged: the value that the operation read, replaced or did not replace; None: there was none."""
+    """If acknowledged: the value that the operation read, replaced or failed to replace; None: no value."""
     is_found_known: bool = False
-    """Whether the answer has the value found."""
+    """Whether the answer contained the value found."""
     swapped: bool = False
-    """Acknowledged: whether a compare-and-set took place."""
+    """If acknowledged: whether a compare-and-set wrote its value."""
 
     @property
     def has_written(self) -> bool:
-        """Whether it certainly put its value into the register."""
+        """Whether the operation is known to have written its value."""
         return self.outcome is Outcome.ACKNOWLEDGED and (self.kind is Kind.WRITE or self.swapped)
 
     @property
     def may_have_written(self) -> bool:
-        """Whether it may take effect, or may have done so, without an acknowledgement."""
+        """Whether the operation may take effect, or have done so, without an acknowledgement."""
         return self.kind is not Kind.READ and self.outcome in (Outcome.PENDING, Outcome.UNKNOWN)
 
     @property
     def seen_end_offset(self) -> int:
-        """Acknowledged: everything that begins after this was acknowledged must be at or above this offset."""
+        """If acknowledged: operations that begin after the acknowledgement must be at or above this offset."""
         offset = -1 if self.offset is None else self.offset
         return offset + 1 if self.has_written else offset
 
@@ -94,18 +97,18 @@ class Operation:
 
 
 class History:
-    """Every operation of one run. Not bounded: it is made for runs that end.
+    """Every operation of one run. It is not bounded, because runs end.
 
-    `writes_tell_found` is whether answers to writes and compare-and-sets name the value that was there before.
+    `writes_tell_found`: whether answers to writes and compare-and-sets contain the previous value.
     """
 
     def __init__(self, *, writes_tell_found: bool = True) -> None:
         self._writes_tell_found = writes_tell_found
         self._writers: dict[tuple[str, str], Operation] = {}
         self.operations: list[Operation] = []
-        """In the order in which they began; the first one's id is 1."""
+        """In the order of their start; the first one's id is 1."""
         self.completed: list[Operation] = []
-        """In the order in which their clients got the answers or gave up."""
+        """In the order in which the clients got the answers or stopped waiting."""
         self.acknowledged_count = 0
         self._now: int = -(2**63)
 
@@ -119,9 +122,11 @@ class History:
         expected: str | None = None,
         invoked_at: int,
     ) -> Operation:
-        """An operation begins. Raises ValueError if its value is missing, is superfluous or was used before."""
+        """Begin an operation. Raises ValueError if its value is missing, superfluous or was used before."""
         if (value is None) is not (kind is Kind.READ):
-            raise ValueError(f"a {kind.value} of {key!r} has the value {value!r}: a read has none, all else has one")
+            raise ValueError(
+                f"a {kind.value} of {key!r} has the value {value!r}: only writes and compare-and-sets have one"
+            )
         operation = Operation(len(self.operations) + 1, client_id, kind, key, value, expected, invoked_at)
         if value is not None:
             if (key, value) in self._writers:
@@ -133,7 +138,7 @@ class History:
     def acknowledge(
         self, operation: Operation, now: int, *, offset: int, found: str | None = None, swapped: bool = False
     ) -> None:
-        """It was carried out. Raises ValueError if its client knew its outcome already."""
+        """Acknowledge an operation. Raises ValueError if its client knew its outcome already."""
         self._complete(operation, now, Outcome.ACKNOWLEDGED)
         self.acknowledged_count += 1
         operation.offset = offset
@@ -142,11 +147,11 @@ class History:
         operation.swapped = swapped
 
     def refuse(self, operation: Operation, now: int) -> None:
-        """It has no effect. Raises ValueError if its client knew its outcome already."""
+        """Refuse an operation, which has no effect. Raises ValueError if its client knew its outcome already."""
         self._complete(operation, now, Outcome.REFUSED)
 
     def lose_track(self, operation: Operation, now: int) -> None:
-        """Its client gives up on it. Raises ValueError if its client knew its outcome already."""
+        """Record that the client stopped waiting. Raises ValueError if it knew the operation's outcome already."""
         self._complete(operation, now, Outcome.UNKNOWN)
 
     def _complete(self, operation: Operation, now: int, outcome: Outcome) -> None:
@@ -161,24 +166,24 @@ class History:
         self.completed.append(operation)
 
     def writer_of(self, key: str, value: str) -> Operation | None:
-        """The operation that writes this value; None if there is none."""
+        """Return the operation that writes this value; None if there is none."""
         return self._writers.get((key, value))
 
     def by_key(self) -> dict[str, list[Operation]]:
-        """The operations on each key, in the order in which they began."""
+        """Return the operations on each key, in the order of their start."""
         found: dict[str, list[Operation]] = {}
         for operation in self.operations:
             found.setdefault(operation.key, []).append(operation)
         return found
 
     def save(self, path: Path) -> None:
-        """Write one JSON object a line and operation. Raises OSError."""
+        """Write one line with a JSON object for each operation. Raises OSError."""
         with path.open("w", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(asdict(operation))}\n" for operation in self.operations)
 
 
 def load(path: Path) -> Sequence[Operation]:
-    """The operations that `History.save` wrote. Raises OSError, and ValueError for anything else."""
+    """Return the operations that `History.save` wrote. Raises OSError, and ValueError if the content is invalid."""
     with path.open(encoding="utf-8") as file:
         return [_operation(number, line) for number, line in enumerate(file, 1)]
 
@@ -192,5 +197,5 @@ def _operation(number: int, line: str) -> Operation:
 
 
 def in_words(operations: Iterable[Operation]) -> str:
-    """One line each."""
+    """Return one line for each operation."""
     return "\n".join(f"  {operation}" for operation in operations)

@@ -1,11 +1,11 @@
-"""Whether the operations on a register have an order that explains every answer: a search, knowing nothing of offsets.
+"""A search for an order of a register's operations that explains every answer. It does not use offsets.
 
-The search is Wing and Gong's with Lowe's memory of the states that were tried (Testing for Linearizability, 2017):
-entries for the call and the return of each operation are in a list in the order of time. Operations whose call comes
-before the first return are tried one after the other; one that fits is lifted out of the list; when nothing fits, the
-last one is put back. It is a second opinion on the offset oracle.
+The search is Wing and Gong's, with Lowe's memory of visited states (Testing for Linearizability, 2017). A list holds an
+entry for the call and one for the return of each operation, in order of time. The operations whose call comes before
+the first return are tried in turn. One that fits is lifted out of the list; when none fits, the last one is put back.
+The search is independent of the offset oracle and confirms it.
 
-An operation whose outcome is unknown has no return: it may take effect at any time after its call, or never.
+An operation with unknown outcome has no return: it may take effect at any time after its call, or never.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ _TOLD_OF_MAX = 8
 
 
 class Verdict(StrEnum):
-    """What the search found."""
+    """The result of the search."""
 
     LINEARIZABLE = "linearizable"
     NOT_LINEARIZABLE = "not linearizable"
     UNDECIDED = "undecided"
-    """The search was given up."""
+    """The search stopped at its limit of steps."""
 
 
 class Finding(NamedTuple):
-    """A verdict and, unless it is LINEARIZABLE, how far the search got, in words."""
+    """A result and, unless it is LINEARIZABLE, a text about how far the search got."""
 
     verdict: Verdict
     story: str
 
 
 def check_history(history: History, steps_max: int) -> dict[str, Finding]:
-    """Each key's verdict. At most `steps_max` operations are tried for one key."""
+    """Return the result for each key. At most `steps_max` operations are tried for one key."""
     return {key: check_operations(operations, steps_max) for key, operations in history.by_key().items()}
 
 
 def check_operations(operations: Iterable[Operation], steps_max: int) -> Finding:
-    """The verdict on operations on one key, which holds nothing at first."""
+    """Return the result for operations on one key, which has no value at first."""
     return _Search(_that_matter(list(operations))).run(steps_max)
 
 
 def _that_matter(operations: Sequence[Operation]) -> list[Operation]:
-    """Leave out what had no effect, and unknown writes of values that no operation names: see `_Search._is_of_use`."""
+    """Leave out operations without effect, and unknown writes of values that no operation names; see `_is_of_use`."""
     relevant = [
         operation for operation in operations if operation.outcome is Outcome.ACKNOWLEDGED or operation.may_have_written
     ]
@@ -58,13 +58,13 @@ def _that_matter(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _fails_over_anything(operation: Operation) -> bool:
-    """A compare-and-set whose answer says that it failed, and not over which value."""
+    """Whether a compare-and-set is known to have failed, but not which value it found."""
     failed = operation.kind is Kind.COMPARE_AND_SET and operation.outcome is Outcome.ACKNOWLEDGED
     return failed and not operation.swapped and not operation.is_found_known
 
 
 def fits(operation: Operation, value: str | None) -> bool:
-    """Whether the operation could have been answered as it was while the register held `value`."""
+    """Whether the operation's answer is possible if the register held `value`."""
     if operation.outcome is not Outcome.ACKNOWLEDGED:
         return True
     if operation.is_found_known and operation.found != value:
@@ -73,7 +73,7 @@ def fits(operation: Operation, value: str | None) -> bool:
 
 
 def value_after(operation: Operation, value: str | None) -> str | None:
-    """What the register holds after an operation on `value`."""
+    """Return the register's value after an operation on `value`."""
     if operation.kind is Kind.READ or (operation.kind is Kind.COMPARE_AND_SET and value != operation.expected):
         return value
     return operation.value
@@ -84,7 +84,7 @@ class _Entry:
     """The call or the return of an operation, in a list linked both ways."""
 
     index: int
-    """Of the operation; -1 for the list's head."""
+    """The operation's index; -1 for the list's head."""
     is_return: bool
     returned: _Entry | None = None
     """A call's return; None if it has none."""
@@ -104,13 +104,13 @@ class _Entry:
             self.after.before = self
 
     def lift(self) -> None:
-        """Take a call and its return out of the list."""
+        """Remove a call and its return from the list."""
         self.unlink()
         if self.returned is not None:
             self.returned.unlink()
 
     def unlift(self) -> None:
-        """Undo `lift`, the last first."""
+        """Undo `lift`. Calls must be undone in reverse order."""
         if self.returned is not None:
             self.returned.relink()
         self.relink()
@@ -124,11 +124,11 @@ class _Search:
         self._longest: list[int] = []
         self._stuck_at = -1
         self._owed = 0
-        """How many operations with a return are still in the list."""
+        """The number of operations with a return that are still in the list."""
         self._build()
 
     def _build(self) -> None:
-        """Link the entries. At one and the same time calls come first: such operations overlap."""
+        """Link the entries. At equal times calls come first: such operations overlap."""
         timed: list[tuple[int, bool, _Entry]] = []
         for index, operation in enumerate(self._operations):
             call = _Entry(index, is_return=False)
@@ -143,7 +143,7 @@ class _Search:
             last = entry
 
     def run(self, steps_max: int) -> Finding:
-        """Search. A step is an operation tried."""
+        """Search. A step is one operation tried."""
         value: str | None = None
         lifted = 0
         seen: set[tuple[int, str | None]] = {(lifted, value)}
@@ -163,7 +163,7 @@ class _Search:
                 continue
             steps += 1
             if steps > steps_max:
-                return Finding(Verdict.UNDECIDED, f"given up after {steps_max} steps; {self._story()}")
+                return Finding(Verdict.UNDECIDED, f"stopped after {steps_max} steps; {self._story()}")
             operation = self._operations[entry.index]
             if fits(operation, value) and self._is_of_use(operation):
                 state = (lifted | 1 << entry.index, value_after(operation, value))
@@ -181,8 +181,8 @@ class _Search:
     def _is_of_use(self, operation: Operation) -> bool:
         """Whether an operation that may be left out could change anything.
 
-        If its value is not what the operation after it found or wanted to find, the order is as good without it. That
-        operation is one that may come next: one whose call is before the first return.
+        If no possible next operation found or expected its value, the order is as good without it. A next operation is
+        one whose call comes before the first return.
         """
         if not operation.may_have_written or self._every_value_matters:
             return True
@@ -195,7 +195,7 @@ class _Search:
         return False
 
     def _note(self, stack: Sequence[tuple[_Entry, str | None]], entry: _Entry | None) -> None:
-        """Remember the longest order that was found, and the operation that did not fit after it."""
+        """Keep the longest order found, and the operation that did not fit after it."""
         if len(stack) >= len(self._longest) and entry is not None:
             self._longest = [call.index for call, _ in stack]
             self._stuck_at = entry.index

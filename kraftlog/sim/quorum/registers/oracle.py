@@ -1,15 +1,14 @@
 """The offset oracle: compares the answers to clients with the committed log, in linear time.
 
-Every answer names an offset of the log, so there is nothing to search: the log shows what each operation must have
-seen. The rules, by their numbers in docs/faults/invariants.md:
+Every answer names an offset of the log, so no search is needed: the log shows what each operation must have seen. The
+invariants, by number (docs/faults/invariants.md):
 
-33. No value that no client wrote; each operation at one offset at most, one operation at each offset; what was refused
-is
-    not in the log.
-34. What was acknowledged is where the answer said; a read returns the newest write below its offset; what begins after
-    an acknowledgement is above it; no client goes back.
-35. The value that an answer says was there before is the newest one below it; so is the one that a compare-and-set
-    wanted to find.
+33. Every value was written by a client. Each operation is at one offset at most, and each offset has one operation.
+    Refused operations are not in the log.
+34. An acknowledged operation is at the offset in its answer. A read returns the newest write below its offset. An
+    operation that begins after an acknowledgement is above it. No client goes back.
+35. The previous value in an answer is the newest one below its offset, and so is the value that a successful
+    compare-and-set expected.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kraftlog.sim.quorum.registers.history import History, Kind, Operation, Outc
 
 
 class HistoryViolation(Violation):
-    """The log and the answers to clients contradict each other. The message has both sides."""
+    """The log and the answers to clients contradict each other. The message describes both."""
 
 
 class CommittedWrite(NamedTuple):
@@ -39,11 +38,11 @@ class CommittedWrite(NamedTuple):
 
 
 _Newest = tuple[str, int] | tuple[None, None]
-"""A value and its offset, or that there is none."""
+"""A value and its offset, or None and None."""
 
 
 class _Register:
-    """One key's committed writes."""
+    """The committed writes of one key."""
 
     def __init__(self) -> None:
         self._offsets: list[int] = []
@@ -59,9 +58,9 @@ class _Register:
 
 
 class OffsetOracle:
-    """Takes the committed log as it grows and looks at the operations of `history` as they complete.
+    """Follows the committed log as it grows, and checks the operations of `history` as they complete.
 
-    An operation is judged once the committed log reaches its offset. Cost: a bisection per operation.
+    An operation is checked once the committed log reaches its offset. The cost is one bisection for each operation.
     """
 
     def __init__(self, history: History) -> None:
@@ -69,19 +68,20 @@ class OffsetOracle:
         self._end_offset = 0
         self._writes: dict[int, CommittedWrite] = {}
         self._offset_of: dict[int, int] = {}
-        """By operation id: where its record is in the log."""
+        """By operation id: the offset of its record."""
         self._registers: dict[str, _Register] = {}
         self._completed_count = 0
         self._waiting: list[tuple[int, int, Operation]] = []
-        """A heap of acknowledged operations above the committed log: end of what is needed, id, operation."""
+        """A heap of acknowledged operations above the committed log: the end offset that a check needs, id, operation.
+        """
         self._completion_times: list[int] = []
         self._highest_seen: list[Operation] = []
-        """For each of these times: of all operations acknowledged until then, the one that saw most."""
+        """For each of these times: of all operations acknowledged by then, the one with the highest offset seen."""
         self._sessions: dict[int, Operation] = {}
-        """By client: of its acknowledged operations, the last one."""
+        """By client: its last acknowledged operation."""
 
     def committed(self, writes: Iterable[CommittedWrite], end_offset: int) -> None:
-        """The committed log continues up to `end_offset`; these of its records set registers.
+        """Continue the committed log up to `end_offset`; `writes` are its records that set registers.
 
         Raises HistoryViolation, and ValueError if the offsets do not continue those of the last call.
         """
@@ -97,14 +97,14 @@ class OffsetOracle:
             self._end_offset = write.offset + 1
         if end_offset < self._end_offset:
             raise ValueError(
-                f"the committed log cannot end at offset {end_offset}: it reached {self._end_offset} before"
+                f"the committed log cannot end at offset {end_offset}: it already reached {self._end_offset}"
             )
         self._end_offset = end_offset
         while self._waiting and self._waiting[0][0] <= end_offset:
             self._judge(heapq.heappop(self._waiting)[2])
 
     def at_end(self) -> None:
-        """The log given until now is complete. Raises HistoryViolation."""
+        """Check that the log given so far is complete. Raises HistoryViolation."""
         self.committed((), self._end_offset)
         if self._waiting:
             _violated(
@@ -163,7 +163,7 @@ class OffsetOracle:
             _violated(f"an operation was refused, and is committed at offset {offset}", operation)
 
     def _check_order(self, operation: Operation) -> None:
-        """What begins after an acknowledgement is above it."""
+        """Check that an operation that began after an acknowledgement is above it."""
         offset, completed_at = _told(operation)
         index = bisect_left(self._completion_times, operation.invoked_at) - 1
         if index >= 0 and offset < self._highest_seen[index].seen_end_offset:
@@ -177,7 +177,7 @@ class OffsetOracle:
         self._completion_times.append(completed_at)
 
     def _check_session(self, operation: Operation) -> None:
-        """No client goes back, not even within one moment."""
+        """Check that no client goes back, not even at the same moment."""
         offset, _ = _told(operation)
         before = self._sessions.get(operation.client_id)
         if before is not None and _told(before)[1] <= operation.invoked_at and offset < before.seen_end_offset:
@@ -185,7 +185,7 @@ class OffsetOracle:
         self._sessions[operation.client_id] = operation
 
     def _judge(self, operation: Operation) -> None:
-        """The log reaches far enough to know everything about this operation."""
+        """Check an operation that is entirely below the end of the committed log."""
         offset, _ = _told(operation)
         register = self._registers.get(operation.key)
         before, before_offset = register.below(offset) if register is not None else (None, None)
@@ -202,7 +202,7 @@ class OffsetOracle:
 
 
 def _told(operation: Operation) -> tuple[int, int]:
-    """Offset and time of an acknowledgement."""
+    """Return the offset and the time of an acknowledgement."""
     if operation.offset is None or operation.completed_at is None:
         raise ValueError(f"{operation} has no offset or no time of completion")
     return operation.offset, operation.completed_at

@@ -1,4 +1,4 @@
-"""How registers are kept in the log: each is a config of a topic that has the register's name."""
+"""Registers in the log: each is a config of a topic that has the register's name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG_NAME: Final = "value"
 
 
 def committed_writes(batch: Batch) -> Iterator[CommittedWrite]:
-    """The registers that a batch of the log sets."""
+    """Yield the writes of registers in a batch of the log."""
     if batch.is_control:
         return
     for offset, record in enumerate(MetadataBatch.FromString(bytes(batch_body(batch))).records, batch.base_offset):

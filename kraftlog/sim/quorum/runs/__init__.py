@@ -1,1 +1,1 @@
-"""One run from start to end: faults, convergence, and the judgement of what was promised."""
+"""One run from start to end: faults, convergence, and the check of everything that was acknowledged."""

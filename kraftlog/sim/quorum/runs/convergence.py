@@ -19,11 +19,11 @@ from kraftlog.sim.quorum.world import World
 from raft.core.types import Batch
 
 CONVERGENCE_SECONDS: Final = 120
-"""How long a healed cluster may take at most until it agrees on everything again."""
+"""The longest time that a healed cluster may take to agree on everything."""
 
 
 def converge(world: World) -> None:
-    """Heal a core of the cluster, leave the rest down, and wait until the core agrees on everything (44, 46)."""
+    """Heal a core of the cluster, keep the rest down, and run until the core agrees on everything (44, 46)."""
     core = _choose_core(world)
     _heal(world, core)
     world.trace.note(world.event_queue.now_us, f"healed: {[machine.node_id for machine in core]}")
@@ -40,11 +40,11 @@ def converge(world: World) -> None:
                 f" {[machine.node_id for machine in core]} do not agree: {reason}"
             )
         world.run_for(100 * MICROSECONDS_PER_MS)
-    world.faults_may_lose_quorum = False  # it continues: then it must have everything that it promised
+    world.faults_may_lose_quorum = False  # a cluster that continues must have kept everything that it acknowledged
 
 
 def _stands_still(world: World) -> bool:
-    """Whether nothing more is committed, because too few voters have what they had (46)."""
+    """Whether no more is committed, because too few voters have their data (46)."""
     committed_end_offset = world.committed_end_offset
     world.run_for(30 * MICROSECONDS_PER_SECOND)
     healthy = [machine for machine in world.voters_up() if not world.atlas.is_harmed(machine)]
@@ -56,12 +56,12 @@ def _stands_still(world: World) -> bool:
 
 
 def _choose_core(world: World) -> list[Machine]:
-    """At least a majority of the voters, from those that can be healed, and any observers."""
+    """Return at least a majority of the voters, from those that can be healed, and any observers."""
     random = Random(f"core {world.parameters.seed}")
     if world.parameters.may_lose_quorum:
         return list(world.machines.values())
     voters = [machine for machine in world.machines.values() if machine.view.is_voter]
-    # Damaged ones count as healthy only once the healthy ones have restored them, and those must be a majority.
+    # Damaged voters count as healthy only once the healthy ones, which must be a majority, have restored them.
     whole = [machine for machine in voters if not world.atlas.is_harmed(machine)]
     electing, least = _who_may_elect(world, whole)
     others = [machine for machine in voters if machine not in electing]
@@ -71,11 +71,11 @@ def _choose_core(world: World) -> list[Machine]:
 
 
 def _who_may_elect(world: World, whole: list[Machine]) -> tuple[list[Machine], int]:
-    """Healthy voters, and how many of them always have a leader, whichever they are."""
+    """Return the healthy voters, and how many of them can always elect a leader, whichever they are."""
     # A new voter does not count before it has followed a leader. Consider voters 1, 2 and 3, of which 1 and 3 have
-    # founded the quorum: without 3 there is no leader until it is back, since 2 votes for none that has records. While
-    # less than a majority has joined, all are needed: those that have nothing may have to found the quorum without the
-    # one that has records.
+    # founded the quorum: without 3 there is no leader until it returns, since 2 votes for no candidate with records.
+    # While less than a majority has joined, all are needed: the voters without records may have to found the quorum
+    # without the one that has records.
     joined = [machine for machine in whole if not has_not_joined(machine)]
     if len(joined) >= world.majority:
         return joined, world.majority
@@ -116,7 +116,7 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
 
 
 def _why_not_agreed(world: World, core: Sequence[Machine], has_probed: bool) -> str | None:
-    """What the user must know if the core never converges; None if it has."""
+    """Return why the core has not converged yet; None if it has."""
     return _why_nodes_differ(core, has_probed) or why_not_settled(world.metadata, world.brokers)
 
 

@@ -1,4 +1,4 @@
-"""When faults happen, and which."""
+"""The schedule of faults."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class FaultSchedule:
         self._random = Random(f"faults {world.parameters.seed}")
 
     def start(self) -> None:
-        """Begin."""
+        """Schedule the first fault, if the run has any."""
         if self._world.parameters.fault_kinds:
             self._schedule_next()
 
     def stop(self) -> None:
-        """No more faults begin."""
+        """Start no more faults."""
         self._world.are_faults_over = True
 
     def _schedule_next(self) -> None:

@@ -1,4 +1,4 @@
-"""One run: faults for a while, then a healed core that must converge, then a check of everything that was promised."""
+"""One run: faults for a while, then a healed core that must converge, then a check of everything acknowledged."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kraftlog.sim.quorum.runs.fault_schedule import FaultSchedule
 from kraftlog.sim.quorum.world import World
 
 LINEARIZABILITY_STEPS_MAX: Final = 200_000
-"""How many steps the search for a linear order may take per key; after that the key counts as undecided."""
+"""The number of steps that the search for a linear order may take per key. A key that needs more is undecided."""
 
 
 def run(parameters: QuorumParameters, *, echo: bool = False) -> Outcome:
-    """One run from beginning to end. A violation is in the outcome, not raised.
+    """Run from start to end and return the outcome. A violation is part of the outcome and is not raised.
 
-    The simulated nodes log as nodes do: the process that runs them sets the level, `kraftlog sim` to critical.
+    The simulated nodes log as nodes do. The process that runs them sets the level; `kraftlog sim` sets critical.
     """
     world = World(parameters, echo=echo, marks=Marks())
     return run_to_end(parameters, world, lambda: _run(world))
@@ -48,7 +48,7 @@ def _safety_phase(world: World) -> None:
 
 
 def _judge_history(world: World) -> None:
-    """Compare the answers to clients with the log, in two ways."""
+    """Compare the answers to clients with the log, by the oracle and by the search."""
     world.oracle.at_end()
     for key, (verdict, story) in check_history(world.history, LINEARIZABILITY_STEPS_MAX).items():
         if verdict is Verdict.NOT_LINEARIZABLE:

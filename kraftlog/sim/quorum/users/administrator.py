@@ -1,6 +1,6 @@
-"""An administrator: creates and deletes topics, moves replicas, holds elections, fences brokers, one thing at a time.
+"""An administrator: creates and deletes topics, moves replicas, holds elections, fences brokers, one at a time.
 
-Each topic it creates carries the number of the operation as a config, so that the log shows which operation created it.
+Each topic it creates has the number of the operation as a config, so the log shows which operation created it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kraftpb.v1.metadata_pb2 import BrokerEndpoint, BrokerIds, SupportedFeature
 from statemachine.words.features import SUPPORTED
 
 ADMINISTRATOR_ID: Final = 301
-"""Its place in the network."""
+"""The administrator's place in the network."""
 
 OPERATIONS_MAX: Final = 80
-"""The number of operations that it begins at most in one run."""
+"""The maximum number of operations in one run."""
 
 
 OVER_ANOTHER: Final = "a reassignment was asked for over another one"
-"""The mark of that."""
+"""The mark of a reassignment that replaces one in progress."""
 
 
 class Administrator:
-    """The only one of its cluster."""
+    """The administrator of a cluster."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         parameters = cluster.parameters.brokers
@@ -48,12 +48,12 @@ class Administrator:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Begin, after a while."""
+        """Schedule the next operation."""
         wait_ms = self._random.expovariate(1 / self._parameters.admin_interval_ms)
         self._cluster.event_queue.after(int(wait_ms * MICROSECONDS_PER_MS), self._act)
 
     def stop(self) -> None:
-        """Begin nothing new."""
+        """Begin no more operations."""
         self._is_stopped = True
 
     def _act(self) -> None:
@@ -87,7 +87,7 @@ class Administrator:
             self._cluster.marks.hit(f"{kind}: {ErrorCode(result.error_code).name}")
 
     def _topics(self) -> list[str]:
-        """Those that exist, committed."""
+        """Return the topics that exist in the committed log."""
         return sorted(self._cluster.metadata.topics.values())
 
     def _broker_ids(self) -> list[int]:
@@ -104,7 +104,7 @@ class Administrator:
                 name="unclean.leader.election.enable", value=random.choice(["false", "false", "true"])
             ),
         ]
-        if random.random() < 0.3:  # segments of others are copied as well: those were tiered once
+        if random.random() < 0.3:  # segments of the other topics are copied, too, as if they had once been tiered
             configs.append(admin_pb2.ConfigEntry(name="remote.storage.enable", value="true"))
         topic = admin_pb2.CreatableTopic(
             name=f"topic-{random.randrange(2 * self._parameters.topics_max)}",
@@ -125,7 +125,7 @@ class Administrator:
     def _reassign(self, topic: str) -> Operation:
         random, broker_ids, metadata = self._random, self._broker_ids(), self._cluster.metadata
         under_way = [key for key, found in sorted(metadata.partitions.items()) if found.adding or found.removing]
-        if under_way and random.random() < 0.7:  # replicas wait for their leader: over most nothing else would come
+        if under_way and random.random() < 0.7:  # most reassignments wait for their leader and would never be replaced
             topic_id, partition_id = random.choice(under_way)
             topic, partition_ids = metadata.topics[topic_id], [partition_id]
             self._cluster.marks.hit(OVER_ANOTHER)
@@ -177,7 +177,10 @@ class Administrator:
         return Operation(alter_configs=admin_pb2.AlterConfigsRequest(alterations=[alteration]))
 
     def _unregistered(self) -> NodeId | None:
-        """A controller without which no feature is updated."""
+        """Return a voter that has not registered as controller; None if all have.
+
+        Features can be updated only when all have.
+        """
         voter_ids = (voter.key.node_id for voter in self._cluster.voters.voters())
         return next((voter_id for voter_id in voter_ids if voter_id not in self._cluster.metadata.controllers), None)
 

@@ -1,9 +1,9 @@
-"""Brokers that register, send heartbeats, lead partitions, vanish and return.
+"""Brokers that register, send heartbeats, lead partitions, stop and return.
 
-A broker learns the metadata from the answers that it gets, up to where the answering node had applied the log: it is
+A broker learns the metadata from the answers that it gets, up to the offset that the answering node had applied: it is
 never ahead of the controller, and mostly behind. It proposes new ISRs for the partitions that it leads, with the epochs
 that it knows. It keeps each proposal until it learns of a later partition epoch, because its request may still be in
-flight: with the proposals its view of the ISR must never lack a replica that the controller counts in (invariant 40).
+flight. Its ISR together with its proposals must never lack a replica that the controller counts in (invariant 40).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
 from statemachine.words.features import SUPPORTED
 
 FIRST_BROKER_ID: Final = 201
-"""Brokers' places in the network, and their ids."""
+"""The first broker's place in the network and its id; the others follow."""
 
 RETRY_MS: Final = 300
-"""How long a broker waits that is not yet in the state that it wants."""
+"""The retry interval of a broker that has not reached the state that it wants."""
 
 RECONNECT_US: Final = (CLOSED_US_MAX, 50 * MICROSECONDS_PER_MS)
-"""How long it takes a broker to connect again."""
+"""The time that a broker takes to connect again, at least and at most."""
 
 REFUSED_US_MAX: Final = 70 * MICROSECONDS_PER_MS
-"""How long a listener refuses connections for a moment."""
+"""The longest time for which a listener refuses connections after a reset."""
 
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -57,9 +57,9 @@ class BrokerState(Enum):
     DOWN = auto()
     UP = auto()
     HANGING = auto()
-    """It does nothing, and continues later without noticing."""
+    """The process does nothing, and continues later without noticing the pause."""
     LEAVING = auto()
-    """It shuts down, controlled."""
+    """The process is in a controlled shutdown."""
 
 
 class Broker:
@@ -76,11 +76,11 @@ class Broker:
         self.broker_id = broker_id
         self.state = BrokerState.DOWN
         self.epoch: int | None = None
-        """Of its registration; None: it has not heard of one."""
+        """The broker epoch of its registration; None if it knows of none."""
         self.led: dict[Key, Led] = {}
-        """What it leads, as far as it knows."""
+        """The partitions that it leads, as far as it knows."""
         self.metadata = MetadataModel()
-        """What it knows."""
+        """The metadata that it knows."""
         self._applied_batches = 0
         self._tiering = Tiering(self, cluster.remote_storage, random)
         self._log_dir = random.randbytes(16)
@@ -90,16 +90,16 @@ class Broker:
         self._streams = Streams(cluster, broker_id, others)
         self.listener = BrokerListener(cluster, broker_id, others, lambda: self.state is not BrokerState.DOWN)
         self._clean_epoch: int | None = None
-        """What it found of its last clean shutdown."""
+        """The broker epoch of its last clean shutdown, if it had one."""
         self._is_fenced = True
         self._number = 0
-        """Counts its incarnations and what ends them: events that were scheduled before are void."""
+        """Counts incarnations and their ends. Events that an earlier incarnation scheduled are void."""
         self._is_quiescing = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, as a new incarnation."""
+        """Start a new incarnation."""
         self.state = BrokerState.UP
         self._begin_incarnation()
         self.metadata, self._applied_batches = MetadataModel(), 0
@@ -114,7 +114,7 @@ class Broker:
         self.led.clear()
 
     def quiesce(self) -> None:
-        """Faults have ended: it stays up, restarts, or stays down for good, and starts nothing new."""
+        """End faults and new work: the broker stays up, restarts, or stays down for good."""
         self._is_quiescing = True
         if self.state is BrokerState.HANGING:
             self.state = BrokerState.UP
@@ -127,16 +127,16 @@ class Broker:
 
     @property
     def running_incarnation(self) -> bytes | None:
-        """The incarnation of its process, also if that hangs; None if there is none."""
+        """The incarnation id of its process, even if the process hangs; None if no process runs."""
         return None if self.state is BrokerState.DOWN else self._incarnation
 
     @property
     def is_up(self) -> bool:
-        """Whether it will be heard from again."""
+        """Whether its process is up: it has not ended, does not hang, and is not in a controlled shutdown."""
         return self.state is BrokerState.UP
 
     def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """Do it then, unless the incarnation has ended meanwhile."""
+        """Run `action` after a delay, unless the incarnation has ended by then."""
         number = self._number
 
         def act() -> None:
@@ -163,7 +163,8 @@ class Broker:
                 self._lose_connections()
                 self._plan_outage()
             case 5:
-                # To nodes a listener out of reach always refuses: such a broker hangs, and is given up in its session.
+                # Nodes find that a listener out of reach always refuses. So such a broker hangs, and nodes end its
+                # streams within its session.
                 if self.listener.is_out_of_reach:
                     marks.hit("a broker out of reach hung")
                     self._hang(0.9 * session_ms, random.random() * 0.3 * session_ms)
@@ -186,7 +187,7 @@ class Broker:
                 self._after(20 * session_ms, lambda: self._end(0))
 
     def _hang(self, duration_ms: float, given_up_after_ms: float | None) -> None:
-        """The process does nothing for so long. Nodes may give its streams up meanwhile."""
+        """Let the process do nothing for `duration_ms`. Nodes may end its streams during that time."""
         self.state = BrokerState.HANGING
         self._number += 1
         if given_up_after_ms is not None:
@@ -195,7 +196,7 @@ class Broker:
         self._after(duration_ms, self._resume)
 
     def _end(self, downtime_ms: float) -> None:
-        """The process has ended; another one will start."""
+        """End the process and schedule the start of another."""
         self.state = BrokerState.DOWN
         self._streams.end()
         self._streams = Streams(self._cluster, self.broker_id, self._random)
@@ -210,7 +211,7 @@ class Broker:
 
     def _resume(self) -> None:
         if self.state is BrokerState.HANGING:
-            self._cluster.marks.hit("a broker went on as if nothing had been")
+            self._cluster.marks.hit("a broker continued after a hang")
             self.state = BrokerState.UP
             self._plan_outage()
             self._plan_alteration()
@@ -227,7 +228,7 @@ class Broker:
         )
 
     # Consider a middlebox that is restarted: it resets the connections to nodes, and refuses new ones to the broker's
-    # listener. The broker learns of it as soon as the nodes do, and connects again.
+    # listener. The broker notices as soon as the nodes do, and connects again.
     def _lose_connections(self) -> None:
         told, epoch, random = self._streams.break_all(), self.epoch, self._random
         if not told or epoch is None:
@@ -238,8 +239,11 @@ class Broker:
             process.after(random.randrange(*RECONNECT_US), "heartbeat again", self._connect_again(process, epoch))
 
     def _given_up(self, streams: Streams) -> None:
-        """Nodes end the streams of a broker that does not answer their pings. With a listener that refuses connections
-        at the same time it could not be told from a dead one."""
+        """End the streams, as nodes do to a broker that does not answer their pings.
+
+        With a listener that refuses connections at the same time, nodes could not distinguish the broker from a dead
+        one.
+        """
         if streams is self._streams and not self.listener.is_refused:
             streams.break_all()
 
@@ -334,7 +338,7 @@ class Broker:
         on_answer: Callable[[Call], None],
         on_arrival: Callable[[Process], None] = lambda process: None,
     ) -> None:
-        """Send an operation to the controller; the answer is ignored if the incarnation has ended meanwhile."""
+        """Send an operation to the controller. The answer is ignored if the incarnation has ended by then."""
         number = self._number
 
         def answered(call: Call, applied_end_offset: int) -> None:
@@ -345,13 +349,13 @@ class Broker:
         self._rpc.call(operation, self._timeout_ms(), answered, on_arrival)
 
     def mark(self, name: str) -> None:
-        """Something happened to it that must happen somewhere in a sweep."""
+        """Hit a coverage mark."""
         self._cluster.marks.hit(name)
 
-    # --- what it knows ------------------------------------------------------------------------------------------------
+    # --- metadata -----------------------------------------------------------------------------------------------------
 
     def _learn_metadata(self, number: int, end_offset: int) -> None:
-        """Most answers bring the metadata up to `end_offset`."""
+        """Apply the metadata up to `end_offset`, for most answers."""
         if (
             number != self._number
             or self.state is BrokerState.DOWN
@@ -376,11 +380,11 @@ class Broker:
             led.learn(partition.partition_epoch, frozenset(partition.isr))
 
     def _is_registered(self) -> bool:
-        """Whether what it knows is of this incarnation: not of one before."""
+        """Whether the registration that the broker knows of is that of its present incarnation."""
         known = self.metadata.brokers.get(self.broker_id)
         return known is not None and known.incarnation_id == self._incarnation
 
-    # --- the ISRs of what it leads ------------------------------------------------------------------------------------
+    # --- the ISRs of its partitions -----------------------------------------------------------------------------------
 
     def _plan_alteration(self) -> None:
         if not self._is_quiescing:

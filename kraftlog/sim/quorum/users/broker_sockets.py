@@ -1,4 +1,4 @@
-"""A broker's sockets as nodes see them: streams that carry its heartbeats, and what its listener replies (CT-65)."""
+"""A broker's sockets as nodes see them: the streams of its heartbeats, and the replies of its listener (CT-65)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kraftlog.sim.quorum.node.process import Process
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest
 
 CLOSED_US_MAX: Final = 20 * MICROSECONDS_PER_MS
-"""How much later than its process a node learns that a stream has ended."""
+"""The longest delay with which a node notices that a stream has ended."""
 
 UNANSWERED_US_MAX: Final = 250 * MICROSECONDS_PER_MS
-"""After this long a node does not wait for a connection: the network may say sooner that there is no way."""
+"""The time after which a node stops waiting for a connection. The network may report sooner that there is no route."""
 
 OUT_OF_REACH_SHARE: Final = 0.2
-"""How many brokers have an address that means another machine to a node: nothing listens there."""
+"""The share of brokers whose address belongs to another machine in the nodes' network: nothing listens there."""
 
 
 class Streams:
-    """Those of one process of a broker, to the processes of nodes."""
+    """The streams of one process of a broker to the processes of nodes."""
 
     def __init__(self, cluster: Cluster, broker_id: int, random: Random) -> None:
         self._cluster = cluster
@@ -33,18 +33,18 @@ class Streams:
         self._has_ended = False
 
     def carry(self, process: Process, heartbeat: BrokerHeartbeatRequest) -> None:
-        """A heartbeat arrives at a node, in a step of its process."""
+        """Deliver a heartbeat to a node, in a step of its process."""
         if not self._has_ended:
             number = self._numbers.setdefault(process, process.new_number())
             process.controller_host.heartbeat_came(number, heartbeat)
 
     def end(self) -> None:
-        """The process ends, and its kernel closes them."""
+        """End the streams for good, as the kernel does when the process ends."""
         self.break_all()
         self._has_ended = True
 
     def break_all(self) -> list[Process]:
-        """All end now; the processes of nodes learn of it, unless their links are cut. Returns these."""
+        """End all streams now. Return the processes of nodes that will notice: those whose links are not cut."""
         told = []
         for process, number in self._numbers.items():
             node_id = process.machine.node_id
@@ -70,20 +70,21 @@ class BrokerListener:
         self._random = random
         self._is_there = is_there
         self.is_out_of_reach = random.random() < OUT_OF_REACH_SHARE
-        """Whether its address means another machine to nodes, where nothing listens."""
+        """Whether nothing listens at the broker's address in the nodes' network, because it belongs to another machine.
+        """
         self._refused_until_us = 0
 
     def refuse(self, duration_us: int) -> None:
-        """Something refuses connections for so long, though the process listens."""
+        """Refuse connections for `duration_us` although the process listens."""
         self._refused_until_us = max(self._refused_until_us, self._cluster.event_queue.now_us + duration_us)
 
     @property
     def is_refused(self) -> bool:
-        """Whether connections that were accepted before are refused now, though the process may listen."""
+        """Whether connections are refused now although the process may listen."""
         return self._refused_until_us > self._cluster.event_queue.now_us
 
     def reply_to(self, node_id: int) -> tuple[Reply, int]:
-        """The reply to a connection that a node makes now, and after how many microseconds it is there."""
+        """Return the reply to a connection that a node attempts now, and the delay of the reply in microseconds."""
         cluster, random = self._cluster, self._random
         links = ((self._broker_id, node_id), (node_id, self._broker_id))
         if any(link in cluster.network.cut_since_us for link in links):

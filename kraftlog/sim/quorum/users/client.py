@@ -12,11 +12,11 @@ from kraftlog.sim.quorum.node.register_service import Answer, ClientReply, Clien
 from kraftlog.sim.quorum.registers.history import History, Kind, Operation
 
 FIRST_CLIENT_ID: Final = 101
-"""Clients' places in the network, from this one on."""
+"""The first client's place in the network; the others follow."""
 
 
 class Client:
-    """One operation at a time, on a few keys, sent to the node that it takes for the leader."""
+    """A client with one operation at a time, on a few keys, sent to the node that it believes to lead."""
 
     def __init__(self, cluster: Cluster, history: History, client_id: int, random: Random) -> None:
         self._cluster = cluster
@@ -31,19 +31,19 @@ class Client:
         self._is_stopped = True
         self._is_probing = False
         self.has_probed = False
-        """Whether an operation was begun and acknowledged since `start_probing`."""
+        """Whether an operation that began since `start_probing` was acknowledged."""
 
     def start(self) -> None:
-        """Begin, after a while."""
+        """Begin operations after a random wait."""
         self._is_stopped = False
         self._think()
 
     def stop(self) -> None:
-        """Begin nothing new."""
+        """Begin no more operations."""
         self._is_stopped = True
 
     def start_probing(self) -> None:
-        """Operate without a pause until something is acknowledged."""
+        """Send operations without a pause until one is acknowledged."""
         self._is_probing = True
         if self._operation is None:
             self._begin()
@@ -106,7 +106,7 @@ class Client:
         def arrive() -> None:
             nonlocal is_delivered
             if is_delivered:
-                return  # a client's call is one call: what the network repeats is dropped below it
+                return  # the transport drops repeated messages, so a call arrives once
             is_delivered = True
             process = machine.process
             if process is None:

@@ -1,4 +1,4 @@
-"""What a leader proposes as the ISR of a partition: mostly the active replicas, sometimes any others."""
+"""The ISR that a leader proposes for a partition: mostly the active replicas, sometimes a random set."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kraftpb.v1.admin_pb2 import AlteredPartition, IsrMember
 def propose_isr(
     broker_id: int, broker_epoch: int, metadata: MetadataModel, key: Key, led: Led, random: Random
 ) -> AlteredPartition:
-    """A new ISR of the partition `key`; `led` is what the leader `broker_id` knows of it.
+    """Return a new ISR of the partition `key`, which the broker `broker_id` leads; `led` is what it knows of it.
 
-    Some proposals name an old partition epoch, and must be refused; the others are noted in `led`.
+    Some proposals name an old partition epoch and must be refused; the others are added to `led`.
     """
     others = [other for other in metadata.partitions[key].replicas if other != broker_id]
     if random.random() < 0.6:  # all replicas that are active have caught up
@@ -40,6 +40,6 @@ def propose_isr(
 
 
 def _epoch_of(metadata: MetadataModel, broker_id: int, random: Random) -> int:
-    """The epoch of another broker's registration, or -1 for one that is not known; now and then -1 all the same."""
+    """Return the broker epoch of another broker; -1 if it is unknown, and sometimes although it is known."""
     known = metadata.brokers.get(broker_id)
     return -1 if known is None or random.random() < 0.2 else known.epoch

@@ -1,4 +1,4 @@
-"""A reader: asks any node for rows, now and then, also for what it knows to be acknowledged."""
+"""A reader, which reads rows from random nodes, sometimes rows that it knows to be acknowledged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.quorum.cluster.cluster import Cluster
 
 INTERVAL_MS: Final = 1_000
-"""How long it does nothing, on average."""
+"""The average time between two reads."""
 
 
 class Reader:
-    """The only one of its cluster. It stands beside the node that it reads from: its messages take no time."""
+    """The reader of a cluster. Its messages take no time."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster = cluster
@@ -22,12 +22,12 @@ class Reader:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Begin, after a while."""
+        """Schedule the next read."""
         wait_ms = self._random.expovariate(1 / INTERVAL_MS)
         self._cluster.event_queue.after(int(wait_ms * MICROSECONDS_PER_MS), self._read)
 
     def stop(self) -> None:
-        """Begin nothing new."""
+        """Begin no more reads."""
         self._is_stopped = True
 
     def _read(self) -> None:

@@ -1,4 +1,4 @@
-"""How brokers and the administrator call the controller: over the network, at the node that they take for it."""
+"""The calls of brokers and the administrator to the controller, at the node that they believe to be active."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from kraftlog.sim.quorum.observation.call import Call
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 
 OnResult = Callable[[Call, int], None]
-"""Called with a call that has its answer, and how far the answering node has applied the log."""
+"""Called with a call that has its answer, and the applied end offset of the answering node."""
 
 
 class RpcClient:
     """The RPC client of one caller."""
 
     def __init__(self, cluster: Cluster, place: int, random: Random, *, may_repeat: bool) -> None:
-        """`place` is the caller's in the network; with `may_repeat` a message that is repeated arrives twice."""
+        """`place`: the caller's place in the network.
+
+        With `may_repeat`, a message that the network repeats arrives twice.
+        """
         self._cluster = cluster
         self._place = place
         self._random = random
@@ -36,9 +39,9 @@ class RpcClient:
         on_result: OnResult,
         on_arrival: Callable[[Process], None] = lambda process: None,
     ) -> Call:
-        """Send an operation; it has an answer within `timeout_ms`, or never.
+        """Send an operation, which gets its answer within `timeout_ms` or never.
 
-        `on_arrival` is called in a step of the process that takes it, before it does.
+        `on_arrival` is called in a step of the process that receives the operation, before the process handles it.
         """
         cluster = self._cluster
         self._count += 1
@@ -67,7 +70,7 @@ class RpcClient:
         def respond(result: OperationResult, applied_end_offset: int) -> None:
             process = machine.process
             kept = OperationResult()
-            kept.CopyFrom(result)  # what a process keeps of it may change
+            kept.CopyFrom(result)  # the process may change its own copy later
             cluster.network.send(
                 node_id,
                 self._place,

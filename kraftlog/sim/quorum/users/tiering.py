@@ -1,9 +1,9 @@
-"""Remote storage, and what leaders do with it: copy segments, delete them locally, delete the oldest (KIP-405).
+"""The brokers' use of remote storage: leaders copy segments, then delete them locally, later remotely (KIP-405).
 
 A partition's log consists of segments of ten or twenty offsets, which differ between brokers. Its leader copies the
-next segment that is not copied as far as it knows: the metadata first, then the object, then the metadata again; only
-when that is acknowledged does the local log start after it. Deletion is in the reverse order. Leaders that lag copy
-what is copied already, in one segment what other leaders have copied in two, or the other way around.
+next segment that has not been copied as far as it knows: first the metadata, then the object, then the metadata again.
+Only when that is acknowledged does the local log start after the segment. Deletion uses the reverse order. Leaders that
+lag copy what has been copied already, and may copy in one segment what other leaders copied in two.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ SEGMENT_OFFSETS: Final = (10, 20)
 """The lengths of segments. Each begins at a multiple of its length: of two that overlap, one contains the other."""
 
 STEPS_BACK: Final = (0, 0, 0, 10, 20)
-"""How many offsets a leader copies again that were copied as it knows: in the place of those that know less."""
+"""The number of offsets that a leader copies again although it knows of their copy, as a leader that lags would."""
 
 SEGMENTS_KEPT: Final = 2
 """A leader keeps this number of segments in remote storage and deletes older ones."""
 
 COPY_FAILS_RATE: Final = 0.15
-"""The share of copies whose object cannot be written; what there is of it is deleted (TS-43)."""
+"""The share of copies whose object cannot be written in full. The partial object is deleted (TS-43)."""
 
 TIMESTAMP_MS_MAX: Final = 1 << 41
-"""Brokers' clocks show anything up to this: nothing depends on them."""
+"""The maximum of the random timestamps of brokers. Nothing depends on them."""
 
 
 class TieringBroker(Protocol):
@@ -47,35 +47,35 @@ class TieringBroker(Protocol):
 
     @property
     def broker_id(self) -> int:
-        """Its id."""
+        """The broker id."""
 
     @property
     def metadata(self) -> MetadataModel:
-        """What it knows."""
+        """The metadata that the broker knows."""
 
     @property
     def led(self) -> Mapping[Key, Led]:
-        """What it leads, as far as it knows."""
+        """The partitions that the broker leads, as far as it knows."""
 
     def request(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
-        """Ask the controller for something."""
+        """Send an operation to the controller."""
 
     def mark(self, name: str) -> None:
-        """Something happened to it that must happen somewhere in a sweep."""
+        """Hit a coverage mark."""
 
 
 class Tiering:
-    """One broker's part of it."""
+    """The tiering of one broker."""
 
     def __init__(self, broker: TieringBroker, storage: RemoteStorage, random: Random) -> None:
         self._broker = broker
         self._storage = storage
         self._random = random
         self._updates: deque[Operation] = deque(maxlen=4)
-        """The last ones: one whose answer was lost is sent again."""
+        """The last updates. One whose answer may have been lost is sent again."""
 
     def act(self) -> None:
-        """Do one thing."""
+        """Do one random piece of work: send an update again, copy, delete, or remove a partition."""
         tiering = self._broker.metadata.tiering
         if tiering.replaced:
             self._broker.mark("a copy took another's place")
@@ -94,21 +94,24 @@ class Tiering:
             self._remove_partition(self._random.choice(sorted(tiering.removals)))
 
     def _send_again(self, operation: Operation) -> None:
-        # Consider a segment that was deleted, and whose first record arrives once more, late: it is there again, and
-        # nothing but a broker that claims a copy without having one would make it a finished one.
+        # A late duplicate of a segment's first record can bring a deleted segment back. Only a broker that claims a
+        # copy without having the object would then make the segment a finished one, so this broker does not.
         update = operation.update_remote_log_segment
         place = (update.topic_id, update.partition_id, update.segment_id)
         if update.state != FINISHED or place in self._storage.objects:
             self._ask(operation, lambda: None)
 
     def _finished(self, key: Key) -> list[SegmentKey]:
-        """Those that end first come first: what lies within another is deleted before it."""
+        """Return the finished segments, those that end first first.
+
+        A segment within another is then deleted before it.
+        """
         segments = self._broker.metadata.tiering.segments
         found = [place for place, one in segments.items() if place[:2] == key and one.state == FINISHED]
         return sorted(found, key=lambda place: (segments[place].end_offset, place))
 
     def _ask(self, operation: Operation, then: Callable[[], None]) -> None:
-        """Send it to the controller, and continue when it has acknowledged."""
+        """Send an operation to the controller; call `then` when it is acknowledged."""
 
         def answered(call: Call) -> None:
             if call.is_acknowledged:
@@ -159,11 +162,11 @@ class Tiering:
         self._ask(Operation(add_remote_log_segment=begun), copy)
 
     def _custom_metadata(self) -> bytes | None:
-        """Custom metadata that the storage wants to get back: None is not the same as empty."""
+        """Return random custom metadata, which the storage must get back unchanged: None differs from empty."""
         return self._random.choice([None, None, b"", self._random.randbytes(8)])
 
     def _update_custom_metadata(self, place: SegmentKey) -> None:
-        """Other custom metadata for a copy that is finished."""
+        """Give a finished copy other custom metadata."""
         self._ask(self._update(place, FINISHED), lambda: self._broker.mark("a finished copy was described again"))
 
     def _delete(self, place: SegmentKey, mark: str) -> None:
@@ -188,7 +191,7 @@ class Tiering:
         return operation
 
     def _remove_partition(self, key: Key) -> None:
-        """Its topic was deleted: everything that is left of it is deleted."""
+        """Delete all remaining objects of a partition whose topic was deleted."""
 
         def delete() -> None:
             for place in sorted(place for place in self._storage.objects if place[:2] == key):

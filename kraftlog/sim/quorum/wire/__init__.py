@@ -1,1 +1,1 @@
-"""What happens to messages between two nodes."""
+"""Messages between two nodes, and the faults that change them."""

@@ -1,4 +1,4 @@
-"""What messages go through between two nodes: on some runs the wire format, always the checks of what arrives."""
+"""The path of messages between two nodes: the wire format in some runs, and always the checks of received messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from raft.storage.batch import decode_batches
 
 
 def encode_request(request: Request) -> bytes:
-    """The bytes of a request that a replica sends."""
+    """Encode a request of a replica."""
     match request:
         case FetchRequest():
             return codec.fetch_request_to_proto(0, request).SerializeToString()
@@ -41,7 +41,7 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(kind: type[Request], data: bytes) -> Request:
-    """The request in `data`. Raises ApiError."""
+    """Decode a request. Raises ApiError."""
     if kind is FetchRequest:
         return codec.fetch_request_from_proto(quorum_pb2.FetchRequest.FromString(data))
     if kind is FetchSnapshotRequest:
@@ -54,12 +54,12 @@ def decode_request(kind: type[Request], data: bytes) -> Request:
 
 
 def carry_request(request: Request, *, through_codec: bool) -> Request:
-    """The request as it arrives."""
+    """Return the request as it arrives."""
     return decode_request(type(request), encode_request(request)) if through_codec else request
 
 
 def carry_response(response: Response, records: bytes, *, through_codec: bool) -> Response:
-    """The response as it arrives, with the batches that were read for it. Raises ApiError for bad batches."""
+    """Return the response as it arrives, with the batches that were read for it. Raises ApiError for bad batches."""
     match response:
         case FetchResponse():
             if through_codec:

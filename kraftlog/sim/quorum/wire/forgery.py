@@ -1,4 +1,4 @@
-"""Messages that are not what the sender sent: of another cluster, with a bit flipped, or without what is committed."""
+"""Messages that differ from what was sent: of another cluster, with a flipped bit, or without committed records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 
 
 def foreign_answer(request: Request, random: Random) -> Response:
-    """The answer of a node of another cluster: that the request is not from its cluster, and who leads there."""
+    """Return the answer of a node of another cluster: a refusal that names the leader there."""
     said: dict[str, Any] = {
         "error": ErrorCode.INCONSISTENT_CLUSTER_ID,
         "leader": LeaderAndEpoch(random.choice([None, NodeId(1), NodeId(2)]), Epoch(random.choice([0, 1, 9, 1_000]))),
@@ -47,7 +47,7 @@ def foreign_answer(request: Request, random: Random) -> Response:
 
 
 def flip_a_bit(data: bytes, random: Random) -> bytes:
-    """The same bytes but for one bit; nothing to flip in none."""
+    """Return the data with one bit flipped; empty data is returned unchanged."""
     if not data:
         return data
     changed = bytearray(data)
@@ -56,7 +56,7 @@ def flip_a_bit(data: bytes, random: Random) -> bytes:
 
 
 def falsified(response: FetchResponse, receiver: NodeView, chance: float) -> FetchResponse:
-    """The answer of a leader that lacks something of what `receiver` knows as committed."""
+    """Return the answer of a leader that lacks some records below `receiver`'s high watermark."""
     replica = receiver.replica
     if replica is None:
         return response

@@ -1,4 +1,4 @@
-"""Requests and answers on their way between processes, and what faults do to them there."""
+"""Requests and responses in transit between processes, and the faults that change them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ class Messages:
     ) -> None:
         """`report_violation` is called with violations; with `through_codec` messages go through the wire format."""
         self.pieces_to_corrupt = 0
-        """The number of next pieces of snapshots that arrive with a bit flipped."""
+        """How many of the next snapshot pieces arrive with a flipped bit."""
         self.transfer_ambush: Callable[[SteppedProcess, Machine], None] | None = None
-        """What happens as soon as a node asks another for more of a snapshot that it has a part of."""
+        """A fault to trigger when a node next requests more of a snapshot of which it has a part."""
         self.answers_to_falsify: dict[int, float] = {}
-        """By node: the next answer to its fetch lacks some of what it knows as committed; how much is left, 0 to 1."""
+        """By node: the next answer to its fetch lacks some of its committed records.
+
+        The value is the share that is left.
+        """
         self.corrupt_rate = 0.0
-        """How often a fetched batch arrives with a bit flipped."""
+        """The share of fetched batches that arrive with a flipped bit."""
         self._by_endpoint = {endpoint: machine for machine in machines for endpoint in machine.possible_endpoints}
         self._network = network
         self._event_queue = event_queue
@@ -85,12 +88,12 @@ class Messages:
     def _note_transfer(
         self, source: SteppedProcess, target: Machine, request: FetchSnapshotRequest, destination: Endpoint
     ) -> None:
-        """A node asks for some bytes of a snapshot."""
+        """Record a request for bytes of a snapshot, and trigger the fault that waits for one."""
         before, source.transfer = source.transfer, (request.snapshot_id, destination)
         if request.position == 0:
             return
         if before is not None and before[0] == request.snapshot_id and before[1] != destination:
-            self._marks.hit("a transfer of a snapshot went on with another leader")
+            self._marks.hit("a transfer of a snapshot resumed with another leader")
         if self.transfer_ambush is not None:
             spring, self.transfer_ambush = self.transfer_ambush, None
             spring(source, target)
@@ -103,7 +106,7 @@ class Messages:
     def _answer_as_foreign(
         self, source: SteppedProcess, target: Machine, request: Request, correlation_id: int
     ) -> None:
-        """A node of another cluster listens where `target` did, and has a leader and an epoch of its own."""
+        """Answer as a node of another cluster at `target`'s address, with a leader and an epoch of that cluster."""
         self._marks.hit("a node of another cluster answered")
         outcome = ResponseReceived(correlation_id, foreign_answer(request, self._random))
         self._network.send(
@@ -123,7 +126,7 @@ class Messages:
     def send_response(
         self, replier: SteppedProcess, source: SteppedProcess, correlation_id: int, response: Response, records: bytes
     ) -> None:
-        """Send the answer to `source`'s request."""
+        """Send the response to `source`'s request."""
         if isinstance(response, FetchResponse) and records and self._random.random() < self.corrupt_rate:
             self._marks.hit("network: a batch was corrupted")
             records = flip_a_bit(records, self._random)
@@ -152,13 +155,13 @@ class Messages:
         )
 
     def send_foreign(self, machine: Machine, request: Request) -> None:
-        """A process that is no replica of this cluster sends a request."""
+        """Send a request from a process that is no replica of this cluster."""
         process = machine.process
         if process is not None:
             process.run("foreign request", lambda: process.receive_foreign(request))
 
     def heal(self) -> None:
-        """Damage no more messages."""
+        """Stop damaging messages."""
         self.corrupt_rate = 0.0
         self.pieces_to_corrupt = 0
         self.transfer_ambush = None

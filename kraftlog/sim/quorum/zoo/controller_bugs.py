@@ -1,4 +1,4 @@
-"""Bugs of the controller: epochs that are not checked or raised, answers too early, work that is never finished."""
+"""Bugs of the controller: epochs that are not checked or raised, early answers, and work that is never finished."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOVING_BROKERS = 5
 
 @mutation("the leader epoch is not raised", "CT-01", brokers=BROKERS)
 def leader_epoch_not_raised() -> list[Any]:
-    """A new leader leads in the epoch of the one before."""
+    """A new leader leads in the epoch of its predecessor."""
     changed_partition = statemachine.replay.replay.changed_partition
 
     def forgetful(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRecord:
@@ -49,7 +49,7 @@ def leader_epoch_not_raised() -> list[Any]:
 
 @mutation("the partition epoch is not checked", "KIP-497", brokers=BROKERS)
 def partition_epoch_not_checked() -> list[Any]:
-    """A leader's late request brings an ISR back that has changed since."""
+    """A leader's late request restores an ISR that has changed since."""
     check_epochs = alter_partition._check_epochs
 
     def careless(name: str, partition: PartitionRecord, altered: AlteredPartition, broker_id: int) -> None:
@@ -63,13 +63,13 @@ def partition_epoch_not_checked() -> list[Any]:
 
 @mutation("a fenced broker may come into an ISR", "KIP-841", brokers=BROKERS)
 def fenced_in_isr() -> list[Any]:
-    """Its leader does not know yet that it is fenced, and the controller does not check."""
+    """The broker's leader does not know yet that it is fenced, and the controller does not check."""
     return [instead(alter_partition, "_ineligible", lambda member, changes: None)]
 
 
-@mutation("a leader is elected without a look at whether it is there", "CT-50", brokers=BROKERS)
+@mutation("a leader is elected although it is not active", "CT-50", brokers=BROKERS)
 def absent_leader() -> list[Any]:
-    """The first in the ISR leads."""
+    """The first replica in the ISR is elected, even if its broker is not active."""
     elect = partition_change._elect
 
     def careless(plan: Any, election: Any, conditions: Conditions) -> None:
@@ -78,9 +78,9 @@ def absent_leader() -> list[Any]:
     return [instead(partition_change, "_elect", careless)]
 
 
-@mutation("an unclean election does not look for who is in sync", "CT-51", brokers=MOVING_BROKERS)
+@mutation("an unclean election ignores in-sync replicas", "CT-51", brokers=MOVING_BROKERS)
 def in_sync_passed_over() -> list[Any]:
-    """Where the topic allows one, the first live replica leads."""
+    """Where the topic allows unclean elections, the first live replica is elected although others are in sync."""
     elect = partition_change._elect
 
     def careless(plan: Any, election: Election, conditions: Conditions) -> None:
@@ -93,7 +93,7 @@ def in_sync_passed_over() -> list[Any]:
 
 @mutation("eligible replicas stay when enough are in sync", "KIP-966", brokers=BROKERS)
 def eligible_stay() -> list[Any]:
-    """They may lack what has been committed since."""
+    """Eligible replicas stay in the ELR, but may lack records that were committed since."""
     settle = partition_change._settle
 
     def careless(plan: Any, before: Any, begins_anew: Any, conditions: Conditions) -> None:
@@ -104,7 +104,10 @@ def eligible_stay() -> list[Any]:
 
 @mutation("a reassignment drops what another one was adding", "CT-55", brokers=MOVING_BROKERS)
 def adding_dropped() -> list[Any]:
-    """As ZooKeeper's controller did; an unclean election then finds a leader among those that have nothing yet."""
+    """A reassignment drops the replicas that are being added, as ZooKeeper's controller did.
+
+    An unclean election may then elect a replica that has no records yet.
+    """
     begun = reassignments._begun
 
     def forgetful(partition: PartitionRecord, wanted: list[int]) -> Target:
@@ -120,7 +123,7 @@ def adding_dropped() -> list[Any]:
 
 @mutation("an operation is answered before it is committed", "CT-10", brokers=BROKERS)
 def answered_early() -> list[Any]:
-    """It is in the log of the leader, and may go with it."""
+    """The record is only in the leader's log, and may be lost with the leader."""
 
     def _enqueue(self: PendingOperations, waiting: PendingOperation) -> None:
         self._answer(waiting, waiting.result)
@@ -128,9 +131,9 @@ def answered_early() -> list[Any]:
     return [instead(PendingOperations, "_enqueue", _enqueue)]
 
 
-@mutation("who waits is told yes when leadership is lost", "CT-15", brokers=BROKERS)
+@mutation("pending operations succeed when leadership is lost", "CT-15", brokers=BROKERS)
 def told_yes() -> list[Any]:
-    """It is unknown what becomes of the records."""
+    """The outcome of the records is unknown, but their callers get a success."""
 
     def leadership_lost(self: PendingOperations) -> None:
         for waiting in self._for_commit:
@@ -140,9 +143,9 @@ def told_yes() -> list[Any]:
     return [instead(PendingOperations, "leadership_lost", leadership_lost)]
 
 
-@mutation("what is applied is forgotten before it is in the store", "etcd #13766", brokers=BROKERS)
+@mutation("pending changes are dropped before the store has them", "etcd #13766", brokers=BROKERS)
 def drained_early() -> list[Any]:
-    """For a moment the controller decides on less than was acknowledged: a record takes effect twice."""
+    """For a moment the controller decides without acknowledged records, so an operation takes effect twice."""
     drain = Layer.drain
 
     def early(self: Layer, applied_end_offset: Offset) -> None:
@@ -153,11 +156,11 @@ def drained_early() -> list[Any]:
 
 @mutation("a broker that is fenced stays in its ISRs", "CT-31", brokers=BROKERS)
 def fenced_stays() -> list[Any]:
-    """The leader waits for it."""
+    """A fenced broker stays in its ISRs, so the leader waits for it."""
     return [instead(broker_control, "partitions_without", lambda *arguments, **settings: [])]
 
 
-@mutation("pages are given up when the log takes nothing for now", "CT-12", brokers=BROKERS)
+@mutation("pages are dropped when the log accepts nothing for now", "CT-12", brokers=BROKERS)
 def pages_given_up() -> list[Any]:
     """A departure stops in the middle, and no controller continues it."""
     next_page = PagedWrites.next_page
@@ -170,9 +173,9 @@ def pages_given_up() -> list[Any]:
     return [instead(PagedWrites, "next_page", hasty)]
 
 
-@mutation("a broker's epoch stays when it comes back", "KIP-631", brokers=BROKERS)
+@mutation("a broker's epoch stays when it registers again", "KIP-631", brokers=BROKERS)
 def broker_epoch_kept() -> list[Any]:
-    """Late messages of its earlier incarnation are taken for its own."""
+    """Late messages of the broker's earlier incarnation count as its own."""
     register = brokers.register_broker
 
     def careless(state: MetadataState, request: RegisterBrokerRequest, *arguments: Any) -> Any:
@@ -189,7 +192,7 @@ def broker_epoch_kept() -> list[Any]:
 
 @mutation("a silent broker is not fenced", "CT-30", brokers=BROKERS)
 def silent_not_fenced() -> list[Any]:
-    """Its partitions are unavailable."""
+    """The partitions of a silent broker stay unavailable."""
     return [
         instead(kraftlog.controller.periodic_tasks.PeriodicTasks, "watch_sessions", lambda self, least_ms=0.0: None)
     ]
@@ -197,7 +200,7 @@ def silent_not_fenced() -> list[Any]:
 
 @mutation("a remote segment comes back from its deletion", "KIP-405", brokers=BROKERS)
 def segment_comes_back() -> list[Any]:
-    """A late request reports its copy as finished, and it is read again, from an object that was deleted."""
+    """A late request reports a segment's copy as finished, so it is read from an object that was deleted."""
     return [
         instead(remote_log, "segment_may_become", lambda before, after: before is not None or after == 0),
         instead(statemachine.replay.replay_tiering, "segment_may_become", lambda before, after: before is not None),
@@ -206,19 +209,19 @@ def segment_comes_back() -> list[Any]:
 
 @mutation("a deleted topic's remote data is not marked", "TS-71", brokers=BROKERS)
 def remote_data_not_marked() -> list[Any]:
-    """It stays forever: no broker knows that it must be deleted."""
+    """The data stays forever, because no broker learns that it must be deleted."""
     return [instead(topics, "_may_have_remote_data", lambda state, topic: False)]
 
 
-@mutation("a finished copy takes no place in its epochs", "TS-60", brokers=BROKERS)
+@mutation("a finished copy is not entered in its epochs", "TS-60", brokers=BROKERS)
 def no_place_taken() -> list[Any]:
-    """How far an epoch was copied is not known, so that a new leader copies everything again, and overlaps stay."""
+    """The highest copied offset of an epoch is unknown, so a new leader copies everything again and overlaps stay."""
     return [instead(statemachine.replay.replay_tiering, "_take_place", lambda view, finished, part: None)]
 
 
 @mutation("a copy is found where another took its place", "TS-60", brokers=BROKERS)
 def place_not_lost() -> list[Any]:
-    """Lookups find the one or the other. How far an epoch was copied is right."""
+    """Lookups find either copy. The highest copied offset of the epoch is right."""
     take_place = statemachine.replay.replay_tiering._take_place
 
     def tolerant(view: Any, finished: Any, part: Any) -> None:
@@ -229,9 +232,9 @@ def place_not_lost() -> list[Any]:
     return [instead(statemachine.replay.replay_tiering, "_take_place", tolerant)]
 
 
-@mutation("a change of a row is not written, and the offset is", "KAFKA-14275", brokers=BROKERS)
+@mutation("a changed row is not written, but the offset is", "KAFKA-14275", brokers=BROKERS)
 def row_not_written() -> list[Any]:
-    """A row is not written, and the node continues; digests cover the effects of records, not what was written."""
+    """A row is not written, and the node continues. Digests cover the effects of records, not the written rows."""
     write = Changes._write
     count = itertools.count()
 

@@ -1,4 +1,4 @@
-"""Bugs of elections: votes forgotten, votes given away, leaders that should not be."""
+"""Bugs of elections: votes that are forgotten or granted wrongly, and leaders that should not lead."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from raft.storage.quorum_state import QuorumStateStore
 
 @mutation("a vote is not made durable", "PySyncObj #84")
 def vote_not_persisted() -> list[Any]:
-    """The vote is answered without a trace on the disk."""
+    """The vote is sent without a trace on disk."""
     enter = transitions.enter
 
     def forgetful(environment: Environment, replica: ReplicaState, output: Output, state: State) -> None:
@@ -39,7 +39,7 @@ def vote_not_persisted() -> list[Any]:
 
 @mutation("the epoch and the vote are forgotten at a restart", "PySyncObj #201")
 def epoch_forgotten() -> list[Any]:
-    """The quorum state exists, and is not read."""
+    """The quorum state exists but is not used."""
     load = QuorumStateStore.load
 
     def forgetful(self: QuorumStateStore) -> None:
@@ -50,7 +50,7 @@ def epoch_forgotten() -> list[Any]:
 
 @mutation("the quorum state is not synced", "etcd #14143")
 def quorum_state_not_synced() -> list[Any]:
-    """It is written, and the vote leaves before it is on the disk."""
+    """The quorum state is written, but the vote is sent before it is on disk."""
     save = QuorumStateStore.save
 
     def hasty(self: QuorumStateStore, state: Any) -> None:
@@ -82,7 +82,7 @@ def voted_directory_forgotten() -> list[Any]:
 
 @mutation("a wiped voter is taken for the old one", "KAFKA-14077")
 def directory_ids_ignored() -> list[Any]:
-    """Any process with the node id is the voter."""
+    """Any process with the voter's node id counts as the voter."""
 
     def is_voter(self: VoterSet, key: ReplicaKey) -> bool:
         return self.get(key.node_id) is not None
@@ -91,12 +91,12 @@ def directory_ids_ignored() -> list[Any]:
 
 
 @mutation(
-    "a new directory votes for anybody",
+    "a new directory votes for any candidate",
     "KAFKA-14077",
     faults=("disk: wiped under the same id", "process: the leader is killed", "network: a node is isolated"),
 )
 def new_directory_votes() -> list[Any]:
-    """An empty voter votes for any candidate with a log, though it may have acknowledged more."""
+    """An empty voter votes for any candidate with a log, although it may have acknowledged more records."""
 
     def may_vote_for(replica: ReplicaState, request: VoteRequest) -> bool:
         return replica.recovering is None or replica.recovering.has_forgotten
@@ -104,9 +104,9 @@ def new_directory_votes() -> list[Any]:
     return [instead(newcomers, "may_vote_for", may_vote_for)]
 
 
-@mutation("a vote of an unknown id is entered", "RF-15, RF-17", faults=("input: a stranger's claims",))
+@mutation("a vote request of an unknown id is accepted", "RF-15, RF-17", faults=("input: a stranger's claims",))
 def vote_of_anybody() -> list[Any]:
-    """Any process that requests a vote opens an epoch, and may get the vote."""
+    """Any process that requests a vote opens an epoch and may get the vote."""
 
     def may_be_voter(environment: Environment, key: ReplicaKey) -> bool:
         return True
@@ -114,7 +114,7 @@ def vote_of_anybody() -> list[Any]:
     return [instead(elections, "may_be_voter", may_be_voter)]
 
 
-@mutation("a leader is followed whoever it is", "RF-70", faults=("input: a stranger's claims",))
+@mutation("a leader of any id is followed", "RF-70", faults=("input: a stranger's claims",))
 def leader_of_any_id() -> list[Any]:
     """Any process that claims to lead with a voter's id is followed, with any directory id."""
 
@@ -126,7 +126,7 @@ def leader_of_any_id() -> list[Any]:
 
 @mutation("a vote goes to a shorter log", "RF-14")
 def log_not_compared() -> list[Any]:
-    """The first candidate gets the vote."""
+    """The first candidate gets the vote, whatever its log."""
 
     def refuse_log(replica: ReplicaState, request: VoteRequest) -> str | None:
         return None
@@ -136,7 +136,7 @@ def log_not_compared() -> list[Any]:
 
 @mutation("a vote is given twice in an epoch", "RF-08")
 def votes_twice() -> list[Any]:
-    """A vote that was granted does not prevent another."""
+    """A granted vote does not prevent another one."""
 
     def refuse_vote(replica: ReplicaState, request: VoteRequest) -> str | None:
         return vote_refusals.refuse_log(replica, request) if isinstance(replica.state, Unattached) else "it is busy"
@@ -161,9 +161,9 @@ def pre_vote_counts() -> list[Any]:
     return [instead(elections, "on_vote_request", eager)]
 
 
-@mutation("a leader leads on in its epoch after a restart", "RF-13")
+@mutation("a leader keeps its epoch after a restart", "RF-13")
 def leads_on() -> list[Any]:
-    """It uses offsets again that it has used, for other records of the same epoch."""
+    """The leader assigns offsets again that it has already used, to other records of the same epoch."""
     initial_state = startup.initial_state
 
     def confident(environment: Environment, replica: ReplicaState, output: Output, found: Any) -> State:
@@ -188,7 +188,7 @@ def leads_on() -> list[Any]:
 
 @mutation("the log is cut when a vote is granted", "nebula #1303")
 def cut_on_vote() -> list[Any]:
-    """What is not known as committed is rolled back for the candidate."""
+    """Records not known to be committed are truncated for the candidate."""
     add_vote = elections._add_vote
 
     def rolling_back(environment: Environment, replica: ReplicaState, output: Output, key: ReplicaKey) -> None:
@@ -200,7 +200,7 @@ def cut_on_vote() -> list[Any]:
 
 @mutation("the log is cut when leadership is lost", "CCF #5674")
 def cut_on_step_down() -> list[Any]:
-    """What the leader does not know as committed is rolled back, though other voters may have it."""
+    """Records that the former leader does not know as committed are truncated, although other voters may have them."""
     release_waiting = transitions._release_waiting
 
     def rolling_back(environment: Environment, replica: ReplicaState, output: Output, left: Leader) -> None:
@@ -220,12 +220,12 @@ def _cut(replica: ReplicaState, output: Output) -> None:
 @mutation(
     "a fetch after the check-quorum timeout counts",
     "found here, seed in tests/seeds",
-    # With fewer voters one fetch is enough, and the right replica resigns no earlier.
+    # With fewer voters one fetch is enough, and the correct replica resigns no earlier.
     voters=5,
     faults=("process: the leader is paused",),
 )
 def late_fetch_counts() -> list[Any]:
-    """After a pause one late fetch and those before the pause add up to a majority."""
+    """After a pause, one late fetch and the fetches from before the pause add up to a majority."""
 
     def note_contact(environment: Environment, leader: Leader, key: ReplicaKey) -> None:
         if key.node_id not in leader.voters or not environment.voters.is_voter(key):
@@ -238,9 +238,9 @@ def late_fetch_counts() -> list[Any]:
     return [instead(leading, "note_contact", note_contact)]
 
 
-@mutation("a leader without a quorum leads on", "KAFKA-15489")
+@mutation("a leader without a quorum does not resign", "KAFKA-15489")
 def no_check_quorum() -> list[Any]:
-    """No replica fetches, and it still believes that it leads."""
+    """No replica fetches, but the leader still believes that it leads."""
     become_leader = transitions.become_leader
 
     def believing(environment: Environment, replica: ReplicaState, output: Output, candidate: Candidate) -> None:
@@ -257,18 +257,18 @@ def no_check_quorum() -> list[Any]:
     ]
 
 
-# --- leaders that are given up too soon -------------------------------------------------------------------------------
+# --- leaders that are abandoned too soon ------------------------------------------------------------------------------
 
 
 @mutation("one refused connection is enough", "RF-30", faults=("network: connections are refused for a moment",))
 def refused_once() -> list[Any]:
-    """A link that flaps costs a leader its followers."""
+    """A flapping link costs a leader its followers."""
     return [instead(refusals, "REFUSED_MS", 0)]
 
 
 @mutation("a request that fails counts as refused", "RF-30", faults=("network: batches arrive damaged",))
 def failed_is_refused() -> list[Any]:
-    """Silence says no more than it did; yet the leader is given up."""
+    """A failed request is no evidence of a dead leader, but the leader is abandoned."""
     on_failed = refusals.on_failed
 
     def careless(

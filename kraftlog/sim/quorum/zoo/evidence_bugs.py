@@ -1,4 +1,4 @@
-"""Bugs of the evidence that a broker's process has ended: it is believed too early, or is none (CT-65)."""
+"""Bugs of the evidence that a broker's process has ended: accepted too early, or wrong (CT-65)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BROKERS = 3
 
 @mutation("a refused connection is enough", "CT-65", brokers=BROKERS)
 def one_refusal_is_enough() -> list[Any]:
-    """A middlebox that is restarted has a live broker fenced."""
+    """A restarted middlebox causes the fencing of a live broker."""
     return [instead(broker_evidence, "REFUSED_MS", 0), instead(broker_evidence, "REFUSALS_MIN", 1)]
 
 
 @mutation("a timeout counts as a refused connection", "CT-65", brokers=BROKERS)
 def timeout_is_refusal() -> list[Any]:
-    """A broker that is cut off is fenced as if it were dead."""
+    """A broker that is cut off is fenced as if its process had ended."""
     replied = BrokerEvidence.replied
 
     def credulous(
@@ -34,7 +34,7 @@ def timeout_is_refusal() -> list[Any]:
 
 @mutation("a heartbeat does not end the suspicion", "CT-65", brokers=BROKERS)
 def heartbeat_is_no_contact() -> list[Any]:
-    """A broker that has connected again is fenced, as its listener refuses connections."""
+    """A broker that has connected again is fenced, because its listener refuses connections."""
     heartbeat = BrokerEvidence.heartbeat
 
     def deaf(
@@ -50,7 +50,7 @@ def heartbeat_is_no_contact() -> list[Any]:
 
 @mutation("a listener that has never accepted a connection counts", "CT-65", brokers=BROKERS)
 def out_of_reach_counts() -> list[Any]:
-    """A broker whose address means another machine to the controller is fenced when it hangs."""
+    """A broker whose address belongs to another machine in the controller's network is fenced when it hangs."""
     replied = BrokerEvidence.replied
 
     def presuming(

@@ -1,4 +1,4 @@
-"""Bugs of parking: fetches that the leader holds though it has something to answer (KIP-1166)."""
+"""Bugs of parking: the leader holds fetches although it has something to answer (KIP-1166)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from raft.core.states import Leader
 
 @mutation("the high watermark releases no fetch", "KAFKA-14145")
 def nobody_released() -> list[Any]:
-    """A replica learns of it when its wait has ended."""
+    """A replica learns of a new high watermark only when its fetch's wait has ended."""
     return [instead(high_watermark, "release_behind", lambda environment, replica, output, leader: None)]
 
 
-@mutation("no fetch says a high watermark", "PK-05")
+@mutation("no fetch names a high watermark", "PK-05")
 def never_sent() -> list[Any]:
-    """Version 18 in name: the field has its default, which is above every high watermark."""
+    """The fetch has version 18, but the field has its default, which is above every high watermark."""
     fetch_request = following._fetch_request
 
     def silent(environment: Environment, replica: ReplicaState) -> FetchRequest:
@@ -35,9 +35,9 @@ def never_sent() -> list[Any]:
     return [instead(following, "_fetch_request", silent)]
 
 
-@mutation("a parked fetch is compared with the high watermark of when it was parked", "PK-03")
+@mutation("a parked fetch is compared with an old high watermark", "PK-03")
 def compared_with_old() -> list[Any]:
-    """It was read once, and never again: the comparison has the same result as then."""
+    """The high watermark is read once and never again, so the comparison always has its first result."""
     fetch_response = fetch_answers.fetch_response
     read: dict[int, tuple[FetchRequest, Offset]] = {}
 
@@ -60,7 +60,7 @@ def compared_with_old() -> list[Any]:
 
 @mutation("a released fetch is parked once more", "PK-07")
 def parked_twice() -> list[Any]:
-    """Its wait has ended, there is nothing new, and it waits again."""
+    """The fetch's wait has ended without news, and the fetch waits again."""
 
     def answer(
         environment: Environment, replica: ReplicaState, output: Output, leader: Leader, fetches: Sequence[ParkedFetch]

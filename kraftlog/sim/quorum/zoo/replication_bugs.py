@@ -1,4 +1,4 @@
-"""Bugs of replication: committed too early, fetched twice, cut in the wrong place, never looking for another leader."""
+"""Bugs of replication: early commits, double fetches, wrong truncations, followers that never look for a new leader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def no_own_epoch_rule() -> list[Any]:
 
 @mutation("less than a majority commits", "openraft #1802")
 def wrong_index() -> list[Any]:
-    """The end offsets are sorted, and the wrong one is taken."""
+    """The end offsets are sorted, but the wrong one is used."""
 
     def majority_end_offset(end_offsets: Iterable[Offset]) -> Offset:
         descending = sorted(end_offsets, reverse=True)
@@ -52,7 +52,7 @@ def wrong_index() -> list[Any]:
     faults=("input: a stranger's claims", "network: the leader is isolated"),
 )
 def anybody_counts() -> list[Any]:
-    """Any process with a voter's node id is the voter, for the high watermark and the check of the quorum."""
+    """Any process with a voter's node id counts as the voter, for the high watermark and for check quorum."""
 
     def may_be_voter(environment: Environment, key: ReplicaKey) -> bool:
         return environment.voters.get(key.node_id) is not None
@@ -62,7 +62,7 @@ def anybody_counts() -> list[Any]:
 
 @mutation("the leader counts what it has not flushed", "etcd #14370")
 def leader_counts_unflushed() -> list[Any]:
-    """Its own end of log counts at once."""
+    """The leader's own log end counts at once."""
     advance = high_watermark.advance
 
     def hasty(environment: Environment, replica: ReplicaState, output: Output, leader: Leader) -> None:
@@ -78,7 +78,7 @@ def leader_counts_unflushed() -> list[Any]:
 
 @mutation("a follower acknowledges what it has not flushed", "NATS 2.12.1 (Jepsen)")
 def follower_fetches_unflushed() -> list[Any]:
-    """Its next fetch does not wait for the flush."""
+    """The follower's next fetch does not wait for the flush."""
     append_batches = LogState.append_batches
 
     def hasty(self: LogState, batches: tuple[Batch, ...]) -> None:
@@ -90,7 +90,7 @@ def follower_fetches_unflushed() -> list[Any]:
 
 @mutation("a follower believes a high watermark above its log", "RF-46")
 def high_watermark_above_log() -> list[Any]:
-    """The leader's high watermark is taken as it is."""
+    """The follower adopts the leader's high watermark unchanged."""
 
     def take(replica: ReplicaState, output: Output, leaders: Offset) -> None:
         if leaders > replica.high_watermark:
@@ -102,7 +102,7 @@ def high_watermark_above_log() -> list[Any]:
 
 @mutation("a high watermark goes back", "RF-43")
 def high_watermark_goes_back() -> list[Any]:
-    """A new leader that knows less takes something back."""
+    """A high watermark of a new leader with less knowledge replaces a higher one."""
 
     def take(replica: ReplicaState, output: Output, leaders: Offset) -> None:
         known = Offset(min(leaders, replica.log.end_offset))
@@ -115,7 +115,7 @@ def high_watermark_goes_back() -> list[Any]:
 
 @mutation("two fetches are under way at a time", "Kafka's RequestManager")
 def two_fetches() -> list[Any]:
-    """It does not check whether one is unanswered."""
+    """The replica does not check whether a fetch is unanswered."""
     never = property(lambda self: False)
     return [instead(Connections, "has_fetch_under_way", never), instead(Connections, "is_ready", _always_ready)]
 
@@ -126,7 +126,7 @@ def _always_ready(self: Connections, endpoint: Endpoint) -> bool:
 
 @mutation("the epoch cache keeps what was cut", "KAFKA-7415")
 def epoch_cache_not_cut() -> list[Any]:
-    """The epochs of records that were cut stay."""
+    """The epochs of truncated records stay in the cache."""
 
     def truncate(self: EpochCache, end_offset: Offset) -> None:
         return None
@@ -144,9 +144,9 @@ def divergence_ignored() -> list[Any]:
     return [instead(LogState, "divergence", divergence)]
 
 
-@mutation("an observer stays with a leader that is gone", "KAFKA-20514")
+@mutation("an observer stays with a dead leader", "KAFKA-20514")
 def no_fallback() -> list[Any]:
-    """It never asks the bootstrap servers again."""
+    """The observer never asks the bootstrap servers again."""
     whom_to_ask = following._whom_to_ask
 
     def loyal(
@@ -159,7 +159,7 @@ def no_fallback() -> list[Any]:
     return [instead(following, "_whom_to_ask", loyal)]
 
 
-@mutation("what is committed is cut if a leader says so", "Kafka: a follower truncates below its high watermark")
+@mutation("committed records are truncated if a leader says so", "Kafka: a follower truncates below its high watermark")
 def cuts_committed() -> list[Any]:
-    """A leader's answer that diverges from the log below what is committed is believed."""
+    """The follower believes a leader's answer that its log diverges below the committed end."""
     return [instead(committed, "find_gap", lambda replica, response, is_without_room: None)]

@@ -1,4 +1,4 @@
-"""Bugs of snapshots and the log's start: too early, not durable in time, not whole, not what their name says."""
+"""Bugs of snapshots and of the log start: too early, not durable in time, incomplete, or with a wrong id."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from statemachine.store.metadata_tables import AppliedState, MetadataTables
 
 @mutation("retention by size does not look for a snapshot", "KAFKA-14238")
 def retention_ignores_snapshots() -> list[Any]:
-    """A log that is too large goes up to what is committed, whatever a snapshot holds."""
+    """A log that is too large is deleted up to the high watermark, whatever a snapshot holds."""
     check = LogStartKeeper.check
 
     def forgetful(self: LogStartKeeper) -> None:
@@ -71,19 +71,19 @@ def _without(kind: ReaderKind) -> list[Any]:
 
 @mutation("the log start passes a slow listener", "KAFKA-14932")
 def listeners_ignored() -> list[Any]:
-    """How far listeners have read is not checked."""
+    """The positions of listeners are not checked."""
     return _without(ReaderKind.LISTENER)
 
 
 @mutation("the log start passes a live replica", "KAFKA-14932")
 def replicas_ignored() -> list[Any]:
-    """How far replicas have fetched is not checked."""
+    """The fetch offsets of replicas are not checked."""
     return _without(ReaderKind.REPLICA)
 
 
 @mutation("a follower's log starts further on than its leader's", "SN-52")
 def follower_ahead() -> list[Any]:
-    """A follower cleans up for itself."""
+    """A follower advances its log start by itself."""
 
     def change(view: LogStartView) -> LogStartView:
         if not view.snapshots or view.leading_since_ms is not None:
@@ -95,7 +95,7 @@ def follower_ahead() -> list[Any]:
 
 @mutation("only the newest snapshot stays", "SN-53")
 def oldest_deleted() -> list[Any]:
-    """The one where the log starts is deleted, too, and with it the epoch before."""
+    """The snapshot at the log start is deleted, too, and with it the epoch before the start."""
 
     def surplus(ids: Sequence[OffsetAndEpoch], start_offset: Offset) -> tuple[OffsetAndEpoch, ...]:
         return tuple(ids[:-1])
@@ -115,12 +115,12 @@ def start_epoch_forgotten() -> list[Any]:
     return [instead(EpochCache, "advance_start", forgetful)]
 
 
-# --- starting over ---------------------------------------------------------------------------------------------------
+# --- starting over ----------------------------------------------------------------------------------------------------
 
 
-@mutation("a log goes before its new start is written down", "etcd #10219")
+@mutation("a log is deleted before its new start is written", "etcd #10219")
 def begins_anew_in_the_wrong_order() -> list[Any]:
-    """Where it begins is written with the next record: a crash in between leaves neither the log nor that."""
+    """The new start is written with the next record. A crash in between leaves neither the log nor the start."""
     truncate_fully_and_start_at, append = SegmentedLog.truncate_fully_and_start_at, SegmentedLog.append
     owed: dict[int, OffsetAndEpoch] = {}
 
@@ -140,7 +140,7 @@ def begins_anew_in_the_wrong_order() -> list[Any]:
 
 @mutation("a log starts over before its snapshot is durable", "etcd #10219")
 def begins_anew_too_early() -> list[Any]:
-    """The name of the snapshot that was received is not synced."""
+    """The name of the received snapshot is not synced."""
 
     def hasty(self: UnfinishedSnapshot) -> None:
         self._takes_more = False
@@ -153,7 +153,7 @@ def begins_anew_too_early() -> list[Any]:
 
 @mutation("a leader starts over at its own snapshot", "SN-15")
 def leader_loads() -> list[Any]:
-    """Its newest snapshot replaces its log."""
+    """The leader's newest snapshot replaces its log."""
     drain_appends = appends.drain_appends
 
     def eager(environment: Environment, log: LogState, output: Output, leader: Leader) -> bool:
@@ -169,12 +169,12 @@ def leader_loads() -> list[Any]:
     ]
 
 
-# --- making, sending and loading them ---------------------------------------------------------------------------------
+# --- writing, sending and loading snapshots ---------------------------------------------------------------------------
 
 
 @mutation("a snapshot gets its name before its bytes are synced", "KAFKA-15312")
 def snapshot_not_synced() -> list[Any]:
-    """After a power cut the file has its name and nothing in it."""
+    """After a power cut the file has its name but no content."""
 
     def _freeze(self: UnfinishedSnapshot) -> None:
         self._takes_more = False
@@ -187,7 +187,7 @@ def snapshot_not_synced() -> list[Any]:
 
 @mutation("a snapshot says that it holds one record more", "SN-31")
 def snapshot_one_too_high() -> list[Any]:
-    """Its id is taken a moment after its content."""
+    """The snapshot's id is read a moment after its content."""
 
     def point(connection: Any) -> SnapshotPoint | None:
         found = snapshot_point(connection)
@@ -199,9 +199,9 @@ def snapshot_one_too_high() -> list[Any]:
     return [instead(kraftlog.sim.quorum.node.database, "snapshot_point", point)]
 
 
-@mutation("what is in a snapshot is not checked", "SN-06")
+@mutation("a snapshot's content is not checked", "SN-06")
 def snapshots_not_checked() -> list[Any]:
-    """Bits that rotted, or were damaged on the way, are loaded and given out."""
+    """Bits that were corrupted on disk or in transit are loaded and sent."""
 
     def decode(data: bytes) -> Batch:
         return decode_batch(crc32c(data[CRC_BYTES:]).to_bytes(CRC_BYTES, "big") + data[CRC_BYTES:])
@@ -215,9 +215,9 @@ def snapshots_not_checked() -> list[Any]:
     ]
 
 
-@mutation("what comes of a snapshot is not checked", "SN-12")
+@mutation("a received snapshot is not checked", "SN-12")
 def download_not_checked() -> list[Any]:
-    """It is taken for whole once it has the announced number of bytes."""
+    """A snapshot counts as complete once it has the announced number of bytes."""
 
     def trusting(self: IncomingSnapshot) -> None:
         self._begin_change()
@@ -229,9 +229,9 @@ def download_not_checked() -> list[Any]:
     ]
 
 
-@mutation("a transfer goes on at the wrong byte", "SN-12")
+@mutation("a transfer resumes at the wrong byte", "SN-12")
 def wrong_position() -> list[Any]:
-    """With another leader it continues a little further back, and the bytes are written twice."""
+    """With another leader the transfer resumes a little further back, and bytes are written twice."""
     next_request = snapshot_fetch.next_request
 
     def confused(environment: Environment, replica: ReplicaState) -> FetchSnapshotRequest | None:
@@ -247,13 +247,13 @@ def wrong_position() -> list[Any]:
 
 @mutation("a loaded snapshot's digest is forgotten", "TigerBeetle, checkpoints")
 def digest_forgotten() -> list[Any]:
-    """A state machine that loaded a snapshot begins a digest of its own."""
+    """A state machine that loaded a snapshot starts a new digest."""
     return _restoring(lambda found: found._replace(applied=found.applied._replace(digest="0" * 32)))
 
 
-@mutation("how far a loaded snapshot goes is forgotten", "etcd #13766")
+@mutation("a loaded snapshot's end offset is forgotten", "etcd #13766")
 def applied_forgotten() -> list[Any]:
-    """The tables hold its content, and report that they hold nothing."""
+    """The tables hold the snapshot's content, but report an applied offset of 0."""
     return _restoring(lambda found: found._replace(applied=found.applied._replace(end_offset=Offset(0))))
 
 
@@ -266,7 +266,7 @@ def _restoring(change: Callable[[AppliedState], AppliedState]) -> list[Any]:
     return [instead(MetadataTables, "restore", forgetful)]
 
 
-@mutation("a listener that keeps up is given a snapshot", "SN-62")
+@mutation("a listener that keeps up gets a snapshot", "SN-62")
 def snapshot_without_need() -> list[Any]:
     """Every newer snapshot is loaded."""
 
@@ -276,9 +276,9 @@ def snapshot_without_need() -> list[Any]:
     return [instead(ListenerCursor, "needs_snapshot", needs)]
 
 
-@mutation("a new listener reads on from the log's start without a snapshot", "SN-60")
+@mutation("a new listener begins at the log's start without a snapshot", "SN-60")
 def new_listener_without_snapshot() -> list[Any]:
-    """It never receives what is below the start."""
+    """The listener never receives the records below the log start."""
     next_batches = ListenerCursor.next_batches
 
     def hasty(self: ListenerCursor, committed_end_offset: Offset) -> tuple[Batch, ...]:

@@ -1,4 +1,4 @@
-"""Bugs of the upper half: answers and reads that come too early, twice or never, state machines that go on wrongly."""
+"""Bugs of the state machine: answers and reads that come too early, twice or never, and states that diverge."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ DIVERGES = ("database: comes to something else",)
 LOCKED = ("database: cannot be written for a while",)
 
 
-@mutation("a read does not wait for what was acknowledged", "CT-11", brokers=BROKERS)
+@mutation("a read does not wait for acknowledged records", "CT-11", brokers=BROKERS)
 def read_before_applied() -> list[Any]:
-    """A client that has its answer reads the state before it, from the same node."""
+    """A client that has its answer reads an older state from the same node."""
     wait_applied = MetadataMachine.wait_applied
 
     def hasty(self: MetadataMachine, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> Timer | None:
@@ -56,7 +56,7 @@ def read_before_applied() -> list[Any]:
 
 @mutation("answers are lost at a change of leader", "CT-15", brokers=BROKERS)
 def answers_lost() -> list[Any]:
-    """What is not committed then is forgotten, and its callers wait for ever."""
+    """Uncommitted operations are dropped, and their callers wait forever."""
 
     def forgetful(self: PendingOperations) -> None:
         self._for_commit.clear()
@@ -67,7 +67,7 @@ def answers_lost() -> list[Any]:
 
 @mutation("an operation that timed out is answered again", "our own", brokers=BROKERS)
 def answered_twice() -> list[Any]:
-    """Once with the time-out, and once when the log has settled it."""
+    """The caller gets the time-out, and another answer when the append is settled."""
     append_settled = PendingOperations.append_settled
 
     def again(self: PendingOperations, append: PreparedAppend, error: Any) -> None:
@@ -81,7 +81,7 @@ def answered_twice() -> list[Any]:
 
 @mutation("a time-out says that nothing was written", "CT-19", brokers=BROKERS)
 def time_out_denies() -> list[Any]:
-    """The caller is told to try again, and what it asked for takes effect as well."""
+    """The caller may try again, although its first operation takes effect as well."""
 
     def denying(self: PendingOperations, operation: PendingOperation, code: ErrorCode, reason: str) -> OperationResult:
         return failure(self._log, operation.result.correlation_id, code, f"{reason}; nothing was written: try again")
@@ -91,10 +91,10 @@ def time_out_denies() -> list[Any]:
 
 @mutation("a snapshot names less than it holds", "etcd #13766")
 def snapshot_of_half_a_run() -> list[Any]:
-    """It is taken while a run is written: its name is from before, its rows are from after."""
+    """The snapshot is taken while a run is written: its id is from before the run, its rows are from after it."""
     commit = MetadataTables.commit
     before: dict[str, OffsetAndEpoch] = {}
-    """By the digest after a run: where it began."""
+    """By the digest after a run: the offset and epoch at which the run began."""
 
     def noting(self: MetadataTables, prepared: PreparedRun, *, note_delta: bool = False) -> None:
         end_offset, epoch, _ = self.applied
@@ -110,9 +110,9 @@ def snapshot_of_half_a_run() -> list[Any]:
     return [instead(MetadataTables, "commit", noting), instead(database, "snapshot_point", torn)]
 
 
-@mutation("a listener is given more before it has taken what it has", "LI-04")
+@mutation("a listener gets more before it has applied what it has", "LI-04")
 def given_too_early() -> list[Any]:
-    """Its next call does not wait for the end of the one before."""
+    """The listener's next call does not wait for the end of the previous one."""
     give_next = _Feeding._give_next
 
     def eager(self: _Feeding) -> bool:
@@ -125,9 +125,9 @@ def given_too_early() -> list[Any]:
     return [instead(_Feeding, "_give_next", eager)]
 
 
-@mutation("a run that could not be written is passed over", "our own", faults=LOCKED)
+@mutation("a run that could not be written is skipped", "our own", faults=LOCKED)
 def obstacle_forgotten() -> list[Any]:
-    """The lock is gone when the next run comes, and that one follows on nothing."""
+    """When the lock is gone, the next run is applied although the one before it is missing."""
 
     def forgetful(self: RunWriter) -> None:
         self._obstacle.passing_reason = None
@@ -136,9 +136,9 @@ def obstacle_forgotten() -> list[Any]:
     return [instead(RunWriter, "_wait", forgetful)]
 
 
-@mutation("publishers are told of an aborted transaction", "CT-16, CT-64", brokers=BROKERS)
+@mutation("publishers see an aborted transaction", "CT-16, CT-64", brokers=BROKERS)
 def told_of_aborted() -> list[Any]:
-    """They are told of records as they are decoded, also of those that take no effect."""
+    """Publishers receive records as they are decoded, even records that take no effect."""
     forget = transactions._forget
     aborted: list[TopicRecord] = []
 
@@ -157,9 +157,9 @@ def told_of_aborted() -> list[Any]:
     return [instead(transactions, "_forget", noting), instead(metadata_tables, "delta_of", with_aborted)]
 
 
-@mutation("a state machine that is fenced goes on answering", "KAFKA-14275", brokers=BROKERS, faults=DIVERGES)
+@mutation("a fenced state machine answers reads", "KAFKA-14275", brokers=BROKERS, faults=DIVERGES)
 def fenced_answers() -> list[Any]:
-    """It applies nothing more, and reads do not look."""
+    """The state machine applies nothing more, but reads do not check that."""
     wait_applied = MetadataMachine.wait_applied
 
     def careless(self: MetadataMachine, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> Timer | None:
@@ -174,13 +174,13 @@ def fenced_answers() -> list[Any]:
     ]
 
 
-@mutation("a state machine that is fenced goes on writing", "KAFKA-14275", faults=("database: a stored row changes",))
+@mutation("a fenced state machine continues to write", "KAFKA-14275", faults=("database: a stored row changes",))
 def written_after_the_fence() -> list[Any]:
-    """Its state machine differs from the quorum's, and goes on."""
+    """The state machine differs from the quorum's, but continues to apply records."""
     return [instead(Obstacle, "is_final", property(lambda self: self.is_shut_down))]
 
 
-@mutation("a full write-ahead log is never looked at again", "our own", faults=HELD)
+@mutation("a full write-ahead log is never checked again", "our own", faults=HELD)
 def checkpointer_does_not_look() -> list[Any]:
-    """The reader that kept it has ended, and nothing is written that would make it start over."""
+    """The reader that held the log has ended, but nothing is written that would make the log start over."""
     return [instead(Checkpointer, "_look_again", lambda self: None)]

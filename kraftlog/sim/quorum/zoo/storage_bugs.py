@@ -1,4 +1,4 @@
-"""Bugs of the disk and the state machine: syncs left out, damage taken for a torn tail, records applied wrongly."""
+"""Bugs of the disk and the state machine: missing syncs, damage treated as a torn tail, records applied wrongly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from statemachine.store.metadata_tables import MetadataTables, PreparedRun
 
 @mutation("a flush does nothing", "KAFKA-15312")
 def flush_does_nothing() -> list[Any]:
-    """The data is in the page cache, and counts as durable."""
+    """Data in the page cache counts as durable."""
 
     def run(self: PendingFlush) -> None:
         return None
@@ -47,7 +47,7 @@ def flush_does_nothing() -> list[Any]:
 
 @mutation("names are not synced", "ALICE, OSDI'14")
 def directory_not_synced() -> list[Any]:
-    """A new segment's file is durable, and its name is not."""
+    """The file of a new segment is durable, but its name is not."""
 
     def fsync_directory(self: MemoryFileSystem, path: str) -> None:
         self._begin_sync("fsync_directory", path)
@@ -57,9 +57,9 @@ def directory_not_synced() -> list[Any]:
 
 @mutation("damage is taken for a torn tail", "NuRaft #185")
 def damage_cut_off() -> list[Any]:
-    """What is damaged, and everything behind it, is cut off, and the voter continues with the rest.
+    """The damaged records and everything behind them are truncated, and the voter continues with the rest.
 
-    It does not compare the rest with what it applied, either: by that it would find most of such damage, too.
+    The bug also omits the comparison of the rest with the applied records, which would detect most of such damage, too.
     """
     begin_recovering = recovering_file.begin_recovering
 
@@ -73,7 +73,7 @@ def damage_cut_off() -> list[Any]:
 
 @mutation("a recovering voter votes", "protocol-aware recovery, FAST'18")
 def recovering_votes() -> list[Any]:
-    """It judges candidates by what is left of its log."""
+    """The voter compares candidates with the rest of its log."""
     on_vote_request = elections.on_vote_request
 
     def careless(environment: Environment, replica: ReplicaState, output: Output, request: VoteRequest) -> VoteResponse:
@@ -114,7 +114,7 @@ def _with_applied_of(older: bytes, newer: bytes) -> bytes:
 
 @mutation("a record is not applied on one node", "KAFKA-14275")
 def apply_failure_tolerated() -> list[Any]:
-    """A batch fails to apply, and the node continues."""
+    """A batch is not applied, and the node continues."""
     prepared = MetadataTables._prepared
 
     def tolerant(self: MetadataTables, batches: Iterable[CommittedBatch], rows_max: int | None) -> PreparedRun:
@@ -142,7 +142,7 @@ class _Emptied:
 
 @mutation("a batch is skipped when much is applied at once", "cockroach #28918")
 def batch_skipped() -> list[Any]:
-    """After a reader that was limited by its size, reading continues too far ahead."""
+    """After a read that was limited by its size, the next read starts too far ahead."""
     next_batches = ListenerCursor.next_batches
 
     def skipping(self: ListenerCursor, committed_end_offset: Any) -> Any:
@@ -152,9 +152,9 @@ def batch_skipped() -> list[Any]:
     return [instead(ListenerCursor, "next_batches", skipping)]
 
 
-@mutation("a new leader's listener is told too early", "LI-05")
+@mutation("a new leader's listener is notified too early", "LI-05")
 def told_too_early() -> list[Any]:
-    """It decides on a state that lacks what earlier leaders committed."""
+    """The leader decides on a state without the records that earlier leaders committed."""
     next_leader = ListenerCursor.next_leader
 
     def early(self: ListenerCursor, leader: Any, epoch_start_offset: Any) -> Any:
@@ -178,9 +178,9 @@ def stale_reads() -> list[Any]:
     return [instead(RegisterService, "handle", hasty)]
 
 
-@mutation("a log behind what was applied is taken as it is", "a database over an older copy of its log")
+@mutation("a log without applied records is accepted as it is", "a database over an older copy of its log")
 def rolled_back_unnoticed() -> list[Any]:
-    """The voter votes and counts by what is left, and its state machine holds what its log does not."""
+    """The voter votes and counts with the rest of its log, and its state machine has records that its log lacks."""
     open_log = opening.open_log
 
     def careless(*given: Any, **named: Any) -> SegmentedLog:
@@ -194,7 +194,7 @@ def rolled_back_unnoticed() -> list[Any]:
 
 @mutation("a scrub compares nothing", "TigerBeetle's grid scrubber", faults=("database: a stored row changes",))
 def scrub_compares_nothing() -> list[Any]:
-    """It reads all rows, and does nothing else."""
+    """The scrub reads all rows and compares nothing."""
     return [instead(statemachine.store.scrub, "missing_of", lambda kept, found: 0)]
 
 
@@ -202,5 +202,5 @@ def scrub_compares_nothing() -> list[Any]:
     "the hash of a row leaves out a column", "TigerBeetle's grid scrubber", faults=("database: a stored row changes",)
 )
 def row_hash_without_a_column() -> list[Any]:
-    """The last one of each row."""
+    """The hash omits the last column of each row."""
     return [instead(statemachine.tables.row_sums, "dumps", lambda value, version: dumps(value[:-1], version))]

@@ -1,1 +1,1 @@
-"""What must hold of replication: rules, and judges that share no code with what they judge."""
+"""The rules of replication, and checkers that share no code with what they check."""

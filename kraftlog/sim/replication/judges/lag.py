@@ -1,7 +1,7 @@
-"""The lag of a leader's followers by KAFKA-4485, computed from the fetches that reach it, and the rules 91 and 92.
+"""The lag of a leader's followers by KAFKA-4485, computed from the fetches that reach the leader; rules 91 and 92.
 
-A second description of the rule, from the mail: "a replica's lag is at most x ms if it has the leader's end of x ms
-ago". What the leader of the present epoch has seen of a follower is all that counts.
+It is a second description of the rule, from the mail: "a replica's lag is at most x ms if it has the leader's end of x
+ms ago". Only what the leader of the present epoch has seen of a follower counts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kraftlog.sim.replication.judges.views import LeaderView, ReplicaView
 NEVER: Final = float("-inf")
 UNKNOWN: Final = -1
 MARGIN_MS: Final = 60.0
-"""A judge looks after a step, the leader in the middle of it."""
+"""Allowance for the time within a step: the checker sees the state after the step, the leader in the middle of it."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """What a leader has seen of a follower."""
+    """A follower, as its leader sees it."""
 
     end: int = UNKNOWN
     fetched_ms: float = NEVER
@@ -30,10 +30,13 @@ class Follower:
     caught_up_ms: float = NEVER
     broker_epoch: int = -1
     had_all_ms: float = NEVER
-    """When it was last seen to have the leader's end. An idle leader's followers need not fetch to be caught up."""
+    """When the follower was last seen with the leader's end.
+
+    An idle leader's followers are caught up without fetching.
+    """
 
     def fetches(self, offset: int, leader_end: int, now_ms: float, broker_epoch: int) -> None:
-        """It fetches from an offset."""
+        """Record a fetch from an offset."""
         had_end_of_before = offset >= self.leader_end_then
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
@@ -45,7 +48,7 @@ class Follower:
 
 @dataclass(slots=True)
 class LedPartition:
-    """One partition at one leader in one epoch."""
+    """A partition at one leader in one epoch."""
 
     name: str
     leader_id: int
@@ -54,11 +57,11 @@ class LedPartition:
     lag_max_ms: float
     followers: dict[int, Follower] = field(default_factory=dict)
     unhindered_since_ms: float = NEVER
-    """Since when nothing is under way that keeps members from leaving, and the process does not hang."""
+    """Since when no ISR change has been pending, which would delay removals, and the process has not hung."""
     checks: int = 0
 
     def begin(self, leader: LeaderView, now_ms: float, before: LedPartition | None, leader_end: int) -> None:
-        """The epoch begins: members of the ISR count as caught up now (DB-06)."""
+        """Begin the epoch. Members of the ISR count as caught up now (DB-06)."""
         self.unhindered_since_ms = now_ms
         for broker_id in leader.registered:
             is_in_sync = broker_id in leader.isr
@@ -71,11 +74,11 @@ class LedPartition:
                 self.followers[broker_id] = known
 
     def follower(self, broker_id: int) -> Follower:
-        """What was seen of a follower."""
+        """Return the leader's view of a follower."""
         return self.followers.setdefault(broker_id, Follower())
 
     def assigned(self, added: Mapping[int, object]) -> None:
-        """Replicas that were just assigned: nothing that was seen of them before counts."""
+        """Reset replicas that were just assigned: nothing seen of them before counts."""
         for broker_id in added:
             self.followers[broker_id] = Follower()
 
@@ -86,7 +89,7 @@ class LedPartition:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def watermark_raised(self, view: ReplicaView, leader: LeaderView, replicas: tuple[int, ...], now_ms: float) -> None:
-        """Nobody that it must wait for lacks what it has committed (DB-20)."""
+        """Check that no replica that the leader must wait for lacks what it has committed (DB-20)."""
         self.checks += 1
         for broker_id in replicas:
             if broker_id == self.leader_id:
@@ -103,14 +106,14 @@ class LedPartition:
                 )
 
     def proposed(self, view: ReplicaView, leader: LeaderView, replicas: tuple[int, ...], now_ms: float) -> None:
-        """The leader asks for another ISR: only who lags leaves, only who is caught up joins (DB-15, DB-62)."""
+        """Check a proposed ISR: only lagging replicas leave, and only caught-up replicas join (DB-15, DB-62)."""
         self.checks += 1
         for broker_id in leader.isr:
             if broker_id in (leader.pending or ()) or broker_id not in replicas:
                 continue
             lag_ms = self._lag_ms(broker_id, view.log_end, now_ms)
             if lag_ms <= self.lag_max_ms - MARGIN_MS:
-                raise Violation(f"{LEAVES}: {self.name}: broker {broker_id} is to leave, and lags {lag_ms:.0f} ms")
+                raise Violation(f"{LEAVES}: {self.name}: broker {broker_id} is to leave, but lags only {lag_ms:.0f} ms")
         for broker_id in leader.pending or ():
             if broker_id not in leader.isr and broker_id != self.leader_id:
                 self._check_joining(broker_id, view, leader, now_ms)
@@ -119,18 +122,18 @@ class LedPartition:
         follower = self.follower(broker_id)
         why = ""
         if follower.end < self.epoch_start:
-            why = f"it has fetched from {follower.end}, and the leader's epoch begins at {self.epoch_start}"
+            why = f"it has fetched from {follower.end}, but the leader's epoch begins at {self.epoch_start}"
         elif follower.end < view.high_watermark:
             why = f"it has fetched from {follower.end}, below the high watermark {view.high_watermark}"
         elif self._lag_ms(broker_id, view.log_end, now_ms) > self.lag_max_ms + MARGIN_MS:
             why = f"it lags {self._lag_ms(broker_id, view.log_end, now_ms):.0f} ms"
         elif leader.eligible.get(broker_id) != follower.broker_epoch:
-            why = f"it has fetched with broker epoch {follower.broker_epoch}, and {leader.eligible} may join"
+            why = f"it has fetched with broker epoch {follower.broker_epoch}, but {leader.eligible} may join"
         if why:
-            raise Violation(f"{CATCHES_UP}: {self.name}: broker {broker_id} is to join, and {why}")
+            raise Violation(f"{CATCHES_UP}: {self.name}: broker {broker_id} is to join: {why}")
 
     def fetched(self, broker_id: int, view: ReplicaView, leader: LeaderView, now_ms: float) -> None:
-        """A follower has just fetched, and nothing is under way: if it should be in the ISR, that is asked for."""
+        """Check after a fetch without a pending change: has the leader proposed a follower that belongs in the ISR?"""
         self.checks += 1
         follower = self.follower(broker_id)
         if (
@@ -142,11 +145,11 @@ class LedPartition:
         ):
             raise Violation(
                 f"{CATCHES_UP}: {self.name}: broker {broker_id} has fetched from {follower.end}, the high watermark is"
-                f" {view.high_watermark}, and the leader does not ask for it to join"
+                f" {view.high_watermark}, but the leader does not propose to add it"
             )
 
     def stands(self, view: ReplicaView, leader: LeaderView, now_ms: float) -> None:
-        """Who lags is out, or on its way out, after one interval of checks."""
+        """Check that a lagging member has left the ISR, or is being removed, after one interval of checks."""
         for follower in self.followers.values():
             if follower.end == view.log_end:
                 follower.had_all_ms = now_ms
@@ -160,4 +163,4 @@ class LedPartition:
             lag_ms = self._lag_ms(broker_id, view.log_end, now_ms)
             has_had_time = now_ms - self.follower(broker_id).had_all_ms > patience_ms
             if broker_id != self.leader_id and has_had_time and lag_ms > self.lag_max_ms + patience_ms:
-                raise Violation(f"{LEAVES}: {self.name}: broker {broker_id} is in the ISR, and lags {lag_ms:.0f} ms")
+                raise Violation(f"{LEAVES}: {self.name}: broker {broker_id} is in the ISR, but lags {lag_ms:.0f} ms")

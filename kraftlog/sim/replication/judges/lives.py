@@ -1,6 +1,6 @@
-"""The lives of one broker: what its processes say at their start, what they do before they serve, and how they end.
+"""The lives of one broker: what its processes report at their start, what they do before they serve, how they end.
 
-The judge knows how each log directory was left, and what is on the disk; of the broker it takes only what it says.
+The checker knows how each log directory was left and what is on the disk. From the broker it uses only its requests.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kraftlog.sim.replication.judges.rules import BEGINS, ENDS, TELLS, TRUSTED
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, RegisterBrokerRequest
 
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
-"""In a log directory whose logs were closed."""
+"""A file in a log directory whose logs were closed."""
 EPOCH_NAME: Final = "broker-epoch"
-"""In every log directory: the broker's last registration with it."""
+"""A file in every log directory: the broker epoch of the last registration with it."""
 
 
 class Directory(NamedTuple):
@@ -29,50 +29,50 @@ class Directory(NamedTuple):
     directory_id: bytes
     is_online: bool
     is_flushed: bool
-    """Whether all of its logs are on the disk, to their ends."""
+    """Whether all of its logs are on disk up to their ends."""
 
 
 class Lives:
-    """Of one broker."""
+    """The lives of one broker."""
 
     def __init__(self, name: str, shutdown_timeout_us: int) -> None:
-        """`name` is the broker's; `shutdown_timeout_us`: for how long it asks for its controlled shutdown."""
+        """`name`: the broker's name in messages; `shutdown_timeout_us`: the limit of its controlled shutdown."""
         self._name = name
         self._shutdown_timeout_us = shutdown_timeout_us
         self._clean: dict[str, int] = {}
-        """The epochs of the clean shutdowns in which log directories were used last, by path."""
+        """By path: the epoch of the clean shutdown in which the log directory was last used."""
         self._paths: dict[bytes, str] = {}
-        """Where the directory with an id was first."""
+        """By directory id: the path at which it was first seen."""
         self.checks = 0
         self.started()
 
     def started(self) -> None:
-        """A process begins to open log directories."""
+        """Begin the life of a process, which is about to open log directories."""
         self._found: dict[str, int] | None = None
         """How this process found its directories; None before it has opened them."""
         self._epoch = UNKNOWN_EPOCH
-        """Of the registration that this process has; UNKNOWN_EPOCH while it has none."""
+        """The epoch of this process's registration; UNKNOWN_EPOCH while it has none."""
         self._has_registered = False
         self._asked_us: int | None = None
-        """When it was asked to end."""
+        """When the process was asked to end."""
         self._may_end = False
-        """Whether the controller has told it that others lead its partitions."""
+        """Whether the controller has answered that others lead its partitions."""
         self._serves = False
 
     def opened(self, directories: Sequence[Directory]) -> None:
-        """The process uses these from now on."""
+        """Record the directories that the process uses from now on."""
         self._found = {of.path: self._clean.pop(of.path) for of in directories if of.path in self._clean}
 
     def _wrong(self, rule: str, what: str) -> Violation:
         return Violation(f"{rule}: broker {self._name} {what}")
 
-    # --- what it tells the controller ---------------------------------------------------------------------------------
+    # --- requests to the controller -----------------------------------------------------------------------------------
 
     def registers(
         self, request: RegisterBrokerRequest, directories: Sequence[Directory], files: MemoryFileSystem,
         *, is_one_missing: bool,
     ) -> None:  # fmt: skip
-        """It asks to be registered. `is_one_missing`: a directory could not be opened. Raises Violation."""
+        """Check a registration. `is_one_missing`: a directory could not be opened. Raises Violation."""
         self.checks += 1
         path_of = {of.directory_id: of.path for of in directories}
         for directory_id, path in path_of.items():
@@ -92,79 +92,81 @@ class Lives:
         found = self._found or {}
         unclean = [path for path in paths if path not in found]
         if self._has_registered:
-            raise self._wrong(TRUSTED, f"names the clean shutdown of epoch {epoch}, and has registered since")
+            raise self._wrong(TRUSTED, f"names the clean shutdown of epoch {epoch}, but has registered since")
         if unclean or is_one_missing:
-            raise self._wrong(TRUSTED, f"names the clean shutdown of epoch {epoch}; not so left was {unclean or 'one'}")
+            raise self._wrong(
+                TRUSTED, f"names the clean shutdown of epoch {epoch}, but not in {unclean or 'a missing directory'}"
+            )
         if epoch != max(found.values()):
-            raise self._wrong(TRUSTED, f"names the clean shutdown of epoch {epoch}, and not {max(found.values())}")
+            raise self._wrong(TRUSTED, f"names the clean shutdown of epoch {epoch}, not of {max(found.values())}")
 
     def sends_heartbeat(
         self, request: BrokerHeartbeatRequest, directories: Sequence[Directory], files: MemoryFileSystem,
         applied_end_offset: int, *, may_be_full: bool,
     ) -> None:  # fmt: skip
-        """It sends a heartbeat. `may_be_full`: there may have been no room for its epoch. Raises Violation."""
+        """Check a heartbeat. `may_be_full`: the disk may have been too full for its epoch. Raises Violation."""
         self.checks += 1
         for directory in directories:
             if not directory.is_online:
                 if directory.directory_id not in request.offline_log_dirs:
-                    raise self._wrong(TELLS, f"does not tell that {directory.path} is lost")
+                    raise self._wrong(TELLS, f"does not report that {directory.path} is lost")
                 continue
             noted = noted_epoch(files, directory.path)
             if noted != request.broker_epoch and not (may_be_full and noted == UNKNOWN_EPOCH):
                 raise self._wrong(
-                    TELLS, f"sends a heartbeat of epoch {request.broker_epoch}, and {directory.path} has {noted}"
+                    TELLS, f"sends a heartbeat of epoch {request.broker_epoch}, but {directory.path} has {noted}"
                 )
         offset = request.current_metadata_offset
         if offset > (applied_end_offset if self._serves else 0):
-            raise self._wrong(BEGINS, f"has applied the metadata up to {applied_end_offset}, and says {offset}")
+            raise self._wrong(BEGINS, f"has applied the metadata up to {applied_end_offset}, but reports {offset}")
 
-    # --- what it hears ------------------------------------------------------------------------------------------------
+    # --- answers and requests to end ----------------------------------------------------------------------------------
 
     def registered(self, broker_epoch: int) -> None:
-        """The controller has registered it."""
+        """Record that the controller has registered the broker."""
         self._epoch = broker_epoch
         self._has_registered = True
 
     def unregistered(self) -> None:
-        """The controller does not know its epoch."""
+        """Record that the controller does not know the broker's epoch."""
         self._epoch = UNKNOWN_EPOCH
 
     def may_end(self) -> None:
-        """Others lead its partitions."""
+        """Record that others lead the broker's partitions."""
         self._may_end = True
 
     def asked_to_end(self, now_us: int) -> None:
-        """Somebody shuts it down."""
+        """Record that the broker was asked to shut down."""
         if self._asked_us is None:
             self._asked_us = now_us
 
-    # --- what it does -------------------------------------------------------------------------------------------------
+    # --- serving and ending -------------------------------------------------------------------------------------------
 
     def serves(self, applied_end_offset: int) -> None:
-        """It has taken its partitions over. Raises Violation."""
+        """Check and record that the broker has taken its partitions over. Raises Violation."""
         self.checks += 1
         if applied_end_offset <= self._epoch:
             raise self._wrong(
-                BEGINS, f"serves as of {applied_end_offset} in the metadata, and its registration is {self._epoch}"
+                BEGINS, f"serves with the metadata up to {applied_end_offset}, but its registration is {self._epoch}"
             )
         self._serves = True
 
     def ends(self, directories: Sequence[Directory], files: MemoryFileSystem) -> None:
-        """It is about to end, and can be reached. Raises Violation."""
+        """Check a broker that is shutting down and can still be reached. Raises Violation."""
         self.checks += 1
         for directory in directories:
             if files.exists(join(directory.path, CLEAN_SHUTDOWN_NAME)):
-                raise self._wrong(ENDS, f"has closed the logs of {directory.path}, and can be reached")
+                raise self._wrong(ENDS, f"has closed the logs of {directory.path}, but can be reached")
 
     def ended(
         self, directories: Sequence[Directory], now_us: int, error: BaseException | None, *, is_one_missing: bool
     ) -> None:
-        """It has ended in order, because of that error. Raises Violation."""
+        """Check a broker that has shut down, because of `error` if that is set. Raises Violation."""
         self.checks += 1
         asked_us = self._asked_us
         if error is not None or asked_us is None:
             if any(of.is_online for of in directories):
-                raise self._wrong(ENDS, f"ends by itself, and has log directories: {error!r}")
+                raise self._wrong(ENDS, f"ends by itself, but has log directories: {error!r}")
             return
         is_in_time = now_us - asked_us < self._shutdown_timeout_us
         if self._epoch != UNKNOWN_EPOCH and is_in_time and not self._may_end:
@@ -174,9 +176,9 @@ class Lives:
     def killed_at_its_end(
         self, directories: Sequence[Directory], files: MemoryFileSystem, *, is_one_missing: bool
     ) -> None:
-        """It is killed while it closes its logs. Call this before the disk loses anything.
+        """Handle a kill while the broker closes its logs. Call this before the disk loses anything.
 
-        Its last step leaves the broker's epoch when every directory is marked. No kill after that makes a difference.
+        The broker's last step leaves its epoch when every directory is marked. A kill after that makes no difference.
         """
         self.checks += 1
         if self._asked_us is not None and all(
@@ -185,7 +187,7 @@ class Lives:
             self._may_name(directories, is_one_missing=is_one_missing)
 
     def _may_name(self, directories: Sequence[Directory], *, is_one_missing: bool) -> None:
-        """The next process may name this shutdown, if all logs of these directories are on the disk."""
+        """Allow the next process to name this shutdown, if all logs of these directories are on disk."""
         if is_one_missing or not all(of.is_online and of.is_flushed for of in directories):
             return
         found = self._found or {}
@@ -196,7 +198,7 @@ class Lives:
 
 
 def noted_epoch(files: MemoryFileSystem, path: str) -> int:
-    """The epoch that a log directory has, durably; UNKNOWN_EPOCH if it has none."""
+    """Return the durable epoch of a log directory; UNKNOWN_EPOCH if it has none."""
     durable = files.durable_files(path)
     if EPOCH_NAME not in durable:
         return UNKNOWN_EPOCH

@@ -1,4 +1,4 @@
-"""One partition: its replicas and leaders as they change, and what must hold of each change."""
+"""One partition: its replicas and leaders as they change, and the checks of each change."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kraftlog.sim.replication.judges.views import LeaderView, PartitionState, Re
 
 @dataclass(slots=True)
 class PartitionJudge:
-    """See the module."""
+    """The checker of one partition."""
 
     promises: PartitionPromises
     lag_max_ms: float
     state: PartitionState
-    """What the controller has committed."""
+    """The state that the controller has committed."""
     states: dict[int, PartitionState] = field(default_factory=dict)
     """By partition epoch."""
     replicas: dict[int, ReplicaView] = field(default_factory=dict)
-    """By broker, as it was after its last step."""
+    """By broker: its replica after its last step."""
     leaders: dict[int, LeaderView] = field(default_factory=dict)
     led: dict[int, LedPartition] = field(default_factory=dict)
     """By broker that leads, as far as it knows."""
@@ -31,13 +31,13 @@ class PartitionJudge:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The partition's name in messages."""
         return self.promises.name
 
     # --- the controller -----------------------------------------------------------------------------------------------
 
     def committed(self, state: PartitionState, *, is_unclean: bool) -> None:
-        """The controller has changed the partition."""
+        """Handle a change that the controller has committed."""
         self.state = state
         self.states[state.partition_epoch] = state
         if is_unclean:
@@ -45,7 +45,7 @@ class PartitionJudge:
         self.check_maximal()
 
     def check_maximal(self) -> None:
-        """Whoever leads in the controller's epoch waits for everybody that the controller has in the ISR."""
+        """Check that the leader of the controller's epoch waits for every replica in the controller's ISR."""
         leader, view = self.leaders.get(self.state.leader), self.replicas.get(self.state.leader)
         self.checks += 1
         if leader is None or view is None or view.leader_epoch != self.state.leader_epoch:
@@ -53,24 +53,24 @@ class PartitionJudge:
         lacking = [broker_id for broker_id in self.state.isr if broker_id not in leader.maximal_isr]
         if lacking:
             raise Violation(
-                f"{MAXIMAL}: {self.name}: the ISR is {self.state.isr}, and broker {self.state.leader} waits for"
+                f"{MAXIMAL}: {self.name}: the ISR is {self.state.isr}, but broker {self.state.leader} waits for"
                 f" {sorted(leader.maximal_isr)} only"
             )
 
     def state_known_to(self, leader: LeaderView) -> PartitionState:
-        """As a leader knows it."""
+        """Return the state that a leader knows."""
         return self.states.get(leader.partition_epoch, self.state)
 
     # --- replicas -----------------------------------------------------------------------------------------------------
 
     def gone(self, broker_id: int) -> None:
-        """A broker's process has ended, or has no log of it any more."""
+        """Remove a replica whose process has ended or has no log of the partition any longer."""
         self.replicas.pop(broker_id, None)
         self.leaders.pop(broker_id, None)
         self.led.pop(broker_id, None)
 
     def seen(self, view: ReplicaView, leader: LeaderView | None, now_ms: float, hung_until_ms: float) -> None:
-        """A replica after a step of its broker; `leader` if that leads."""
+        """Check a replica after a step of its broker; `leader` is set if it leads."""
         before, led_before = self.replicas.get(view.broker_id), self.leaders.get(view.broker_id)
         self.replicas[view.broker_id] = view
         self.checks += 1
@@ -104,14 +104,14 @@ class PartitionJudge:
         is_known = state.partition_epoch == leader.partition_epoch
         if is_known and (state.leader_epoch, {*state.isr}) != (view.leader_epoch, {*leader.isr}):
             raise Violation(
-                f"{MAXIMAL}: {self.name}: broker {view.broker_id} in epoch {view.leader_epoch} takes {leader.isr} for"
+                f"{MAXIMAL}: {self.name}: broker {view.broker_id} in epoch {view.leader_epoch} uses {leader.isr} as"
                 f" the ISR; in partition epoch {leader.partition_epoch} it is {state.isr} in epoch {state.leader_epoch}"
             )
         self.check_maximal()
         if before is not None and view.high_watermark < before.high_watermark:
             raise Violation(
                 f"{WATERMARK}: {self.name}: broker {view.broker_id} had {before.high_watermark} in epoch"
-                f" {view.leader_epoch}, and has {view.high_watermark}"
+                f" {view.leader_epoch}, and now has {view.high_watermark}"
             )
         if before is not None and view.high_watermark > before.high_watermark:
             self._check_watermark(led, view, leader, state.replicas, now_ms)
@@ -127,18 +127,18 @@ class PartitionJudge:
         end = view.durable_end if self.promises.flush_before_ack else view.log_end
         if view.high_watermark > end:
             raise Violation(
-                f"{MEMBERS}: {self.name}: the high watermark is {view.high_watermark}, the leader has {end}"
+                f"{MEMBERS}: {self.name}: the high watermark is {view.high_watermark}, but the leader has {end}"
             )
         needed = min(leader.min_isr, len(replicas))
         if len(leader.isr) < needed:
             raise Violation(
                 f"{ENOUGH}: {self.name}: the high watermark moves to {view.high_watermark} with the ISR {leader.isr},"
-                f" and {needed} must be in sync"
+                f" but {needed} must be in sync"
             )
         led.watermark_raised(view, leader, replicas, now_ms)
 
     def check_members(self, powerless: Iterable[int] = ()) -> None:
-        """Every member of the ISR has what the leader says is committed, on its disk if the topic asks for that."""
+        """Check that every ISR member has what the leader has committed, on disk if the topic requires that."""
         view = self.replicas.get(self.state.leader)
         if view is None or view.leader_epoch != self.state.leader_epoch or self.state.leader not in self.leaders:
             return
@@ -151,7 +151,7 @@ class PartitionJudge:
             if end < view.high_watermark:
                 raise Violation(
                     f"{MEMBERS}: {self.name}: the high watermark is {view.high_watermark} at broker"
-                    f" {self.state.leader}, and broker {broker_id}, which is in the ISR, has {end}"
+                    f" {self.state.leader}, but broker {broker_id}, which is in the ISR, has {end}"
                 )
 
     def _check_cut(self, before: ReplicaView, view: ReplicaView) -> None:
@@ -162,6 +162,6 @@ class PartitionJudge:
         if any(view.last_epoch <= epoch < view.leader_epoch for epoch in self.promises.void_epochs):
             return
         raise Violation(
-            f"{CUT}: {self.name}: broker {view.broker_id} had {before.high_watermark} for its high watermark, and cuts"
+            f"{CUT}: {self.name}: broker {view.broker_id} had the high watermark {before.high_watermark}, but truncates"
             f" its log from {before.log_end} to {view.log_end} in epoch {view.leader_epoch}"
         )

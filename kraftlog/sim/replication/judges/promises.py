@@ -1,16 +1,17 @@
-"""What is promised of one partition, from its creation to its deletion, and what its replicas must agree on.
+"""The promises about one partition, from its creation to its deletion, and what its replicas must agree on.
 
-A batch is promised when a producer with acks=all is told that it is in the log, and when a consumer is given it: both
-happen below the high watermark. A promise is kept by the leader: who leads has every promised batch, byte for byte, at
-its offset. These take promises away:
+A batch is promised when an acks=all producer gets its acknowledgment, and when a consumer gets the batch: both happen
+below the high watermark. The leader keeps the promise: it has every promised batch, byte for byte, at its offset. These
+events end promises:
 
-- An unclean election. What its leader has is what there is from then on; what leaders of earlier epochs still promise
-  after that, because they have not heard of it, is worth nothing. If it has a damaged log, that begins at the first
-  segment that is left, or, without any, where it was flushed up to: no offset is given out twice (DB-88). From that
-  epoch on the logs of others may begin there, too.
-- DeleteRecords, up to the offset that was asked for.
-- Of a topic without `flush.before.ack`, power lost on as many brokers as `min.insync.replicas` says, before one of them
-  was in sync again: then every broker that had a batch may have lost it. Without eligible leader replicas one is
+- An unclean election. Its leader's log is authoritative from then on. Later promises of leaders of earlier epochs,
+  which do not know of the election, are void. If the leader's log is damaged, the log begins at its first remaining
+  segment, or without any, at its flushed end: no offset is assigned twice (DB-88). From that epoch on the logs of
+  other replicas may begin there, too.
+- DeleteRecords, up to the requested offset.
+- For a topic without `flush.before.ack`: power lost on as many brokers as `min.insync.replicas` says, before one of
+  them
+  was in sync again. Then every broker with a batch may have lost it. Without eligible leader replicas one broker is
   enough: the last member of the ISR leads again, whatever it has lost.
 """
 
@@ -29,23 +30,23 @@ NO_EPOCH: Final = -1
 
 @dataclass(slots=True)
 class Promise:
-    """A batch that every clean leader has."""
+    """A batch that every leader must have, as long as the promise stands."""
 
     base_offset: int
     last_offset: int
     content: bytes
     leader_epoch: int
-    """Of the leader that has promised it."""
+    """The epoch of the leader that promised it."""
     why: str
 
     def is_in(self, batch: Batch) -> bool:
-        """Whether a batch is the one that was promised."""
+        """Whether a batch is the promised one."""
         return len(batch.data) == len(self.content) + SET_BY_BROKER_BYTES and batch.data.endswith(self.content)
 
 
 @dataclass(slots=True)
 class PartitionPromises:
-    """See the module."""
+    """The promises about one partition."""
 
     name: str
     flush_before_ack: bool
@@ -53,50 +54,52 @@ class PartitionPromises:
     promises: dict[int, Promise] = field(default_factory=dict)
     """By base offset."""
     deleted_below: int = 0
-    """How far DeleteRecords was asked to delete."""
+    """The highest offset below which DeleteRecords was requested."""
     lost_below: dict[int, int] = field(default_factory=dict)
-    """By epoch of an unclean leader whose log was damaged, the last offset at which what is left of that may begin."""
+    """By epoch of an unclean leader with a damaged log: the highest offset at which the rest of that log may begin."""
     unclean_epoch: int = NO_EPOCH
     """The epoch of the last unclean election."""
     void_epochs: list[int] = field(default_factory=list)
-    """The epochs in which power was lost that may have taken what was committed, in order."""
+    """The epochs in which a loss of power may have lost committed records, in order."""
     unconfirmed: bool = False
-    """Whether the leader of that epoch has not been looked at yet."""
+    """Whether the leader of `unclean_epoch` has not been checked yet."""
     without_power: set[int] = field(default_factory=set)
-    """The brokers that have lost power, and have not been in the ISR since."""
+    """The brokers that have lost power and have not been in the ISR since."""
     acknowledging: dict[int, int] = field(default_factory=dict)
-    """By leader epoch, which broker has acknowledged something in it."""
+    """By leader epoch: the broker that has acknowledged a batch in it."""
     by_epoch: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    """By leader epoch and base offset, the batch that a replica has there."""
+    """By leader epoch and base offset: the batch that a replica has there."""
     checks: int = 0
 
-    # --- promising ----------------------------------------------------------------------------------------------------
+    # --- making promises ----------------------------------------------------------------------------------------------
 
     def leads(self, broker_id: int, leader_epoch: int) -> None:
-        """A broker acts as the leader of an epoch: it acknowledges, or answers consumers."""
+        """Check a broker that acts as the leader of an epoch: it acknowledges, or answers consumers."""
         self.checks += 1
         first = self.acknowledging.setdefault(leader_epoch, broker_id)
         if first != broker_id:
             raise Violation(f"{ONE_LEADER}: {self.name}: brokers {first} and {broker_id} lead epoch {leader_epoch}")
 
     def acknowledged(self, base_offset: int, batch: Batch, leader_epoch: int) -> None:
-        """A producer with acks=all is told that its batch is in the log."""
+        """Add the promise of an acknowledgment to an acks=all producer."""
         last_offset = base_offset + batch.last_offset - batch.base_offset
         self._promise(Promise(base_offset, last_offset, batch.content, leader_epoch, KEPT))
 
     def read(self, batches: Iterable[Batch], leader_epoch: int, *, is_leader: bool) -> None:
-        """A consumer is given batches, by a broker that knows that leader epoch."""
+        """Check batches that a consumer got from a broker that knows `leader_epoch`, and promise them."""
         for batch in batches:
             if batch.content not in self.sent:
-                raise Violation(f"{READ}: {self.name}: nobody has sent what a consumer got at {batch.base_offset}")
+                raise Violation(
+                    f"{READ}: {self.name}: a consumer got a batch at {batch.base_offset} that no producer has sent"
+                )
             if not is_leader and leader_epoch <= self.void_epoch:
-                continue  # it has not heard of what the power has taken
+                continue  # it does not know of the loss of power yet
             self._promise(Promise(batch.base_offset, batch.last_offset, batch.content, leader_epoch, READ))
 
     def _promise(self, promise: Promise) -> None:
         self.checks += 1
         if promise.leader_epoch < self.unclean_epoch or promise.last_offset < self.deleted_below:
-            return  # by who has not heard of the unclean leader yet
+            return  # from a broker that does not know of the unclean leader yet
         known = self.promises.setdefault(promise.base_offset, promise)
         if known.content != promise.content:
             self._broken(known, promise.leader_epoch)
@@ -104,12 +107,12 @@ class PartitionPromises:
 
     def _broken(self, known: Promise, leader_epoch: int) -> None:
         raise Violation(
-            f"{known.why}: {self.name}: offset {known.base_offset} has one batch in epoch {known.leader_epoch}, and"
+            f"{known.why}: {self.name}: offset {known.base_offset} has one batch in epoch {known.leader_epoch}, but"
             f" another one in epoch {leader_epoch}"
         )
 
     def confirmed(self, batches: Iterable[Batch], high_watermark: int, leader_epoch: int, *, is_leader: bool) -> None:
-        """A replica counts these as committed: what is below its high watermark. Only a leader's word is a promise."""
+        """Check the batches below a replica's high watermark. Only a leader's are promised."""
         self.checks += 1
         if leader_epoch < self.unclean_epoch or (not is_leader and leader_epoch <= self.void_epoch):
             return
@@ -124,22 +127,22 @@ class PartitionPromises:
 
     @property
     def void_epoch(self) -> int:
-        """The last of those."""
+        """The last epoch of `void_epochs`; NO_EPOCH if there is none."""
         return self.void_epochs[-1] if self.void_epochs else NO_EPOCH
 
-    # --- what takes promises away -------------------------------------------------------------------------------------
+    # --- ending promises ----------------------------------------------------------------------------------------------
 
     def elected_uncleanly(self, leader_epoch: int) -> None:
-        """What the new leader lacks is lost, which is as it should be: `leader_has` finds what that is."""
+        """Void what the new leader lacks. `leader_has` determines what that is."""
         self.unclean_epoch = leader_epoch
         self.unconfirmed = True
 
     def damaged_leader(self, leader_epoch: int, start_offset: int) -> None:
-        """The unclean leader of that epoch goes on with what is left of its log, which begins there or before."""
+        """Let an unclean leader continue with the rest of its log, which begins at `start_offset` or earlier."""
         self.lost_below[leader_epoch] = start_offset
 
     def deleted(self, offset: int) -> None:
-        """Records below an offset may be deleted from now on."""
+        """End the promises below an offset, whose records may be deleted from now on."""
         self.deleted_below = max(self.deleted_below, offset)
         self.promises = {
             base_offset: promise for base_offset, promise in self.promises.items()
@@ -147,7 +150,7 @@ class PartitionPromises:
         }  # fmt: skip
 
     def lost_power(self, broker_id: int, min_isr: int, leader_epoch: int) -> bool:
-        """A broker has lost power; returns whether by that all promises are void."""
+        """Handle a broker's loss of power. Return whether it voids existing promises."""
         self.without_power.add(broker_id)
         if self.flush_before_ack or len(self.without_power) < min_isr:
             return False
@@ -157,12 +160,12 @@ class PartitionPromises:
         return had_any
 
     def is_in_sync(self, broker_ids: Iterable[int]) -> None:
-        """These are in the ISR, as they are now: they have everything again."""
+        """Record that brokers are in the ISR, so they have everything again."""
         self.without_power.difference_update(broker_ids)
 
     @property
     def start(self) -> int:
-        """The first offset that is promised."""
+        """The first promised offset."""
         return min(self.promises, default=0)
 
     @property
@@ -170,21 +173,21 @@ class PartitionPromises:
         """The offset behind the last promise."""
         return max((promise.last_offset + 1 for promise in self.promises.values()), default=0)
 
-    # --- what must be there -------------------------------------------------------------------------------------------
+    # --- checking replicas --------------------------------------------------------------------------------------------
 
     def replica_begins(self, broker_id: int, start_offset: int, leader_epoch: int) -> None:
-        """A replica's log begins there, and its broker knows that epoch."""
+        """Check the log start of a replica whose broker knows `leader_epoch`."""
         self.checks += 1
         lost = [below for epoch, below in self.lost_below.items() if epoch <= leader_epoch]
         start_max = max([self.deleted_below, *lost])
         if start_offset > start_max:
             raise Violation(
-                f"{KEPT}: {self.name}: on broker {broker_id} it begins at {start_offset}, and was to be deleted,"
-                f" or lost by an unclean election, below {start_max} only"
+                f"{KEPT}: {self.name}: on broker {broker_id} it begins at {start_offset}, but may be deleted,"
+                f" or lost by an unclean election, only below {start_max}"
             )
 
     def leader_has(self, broker_id: int, batches: Sequence[Batch], leader_epoch: int, start_offset: int) -> None:
-        """These are all batches of a leader."""
+        """Check all batches of a leader: they include every promised batch."""
         self.checks += 1
         if leader_epoch < self.unclean_epoch:
             return
@@ -209,7 +212,7 @@ class PartitionPromises:
         self._check_once(broker_id, batches)
 
     def replica_has(self, broker_id: int, batches: Sequence[Batch]) -> None:
-        """These are all batches of a replica: in each epoch one leader has written, so replicas agree there."""
+        """Check all batches of a replica. Only one leader writes in an epoch, so replicas agree within each epoch."""
         self.checks += 1
         epoch = NO_EPOCH
         for batch in batches:

@@ -1,4 +1,4 @@
-"""The batches in the files of replicas. Segments that have not changed since they were read are not parsed again."""
+"""The batches in the files of replicas. Segments that have not changed since the last read are not parsed again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _DIGITS: Final = 20
 
 
 class ReplicaFiles:
-    """Of one broker's disk."""
+    """The files of one broker's disk."""
 
     def __init__(self) -> None:
         self._segments: dict[str, tuple[bytes, list[Batch]]] = {}
 
     def read(self, files: FileSystem, directory: str) -> tuple[list[Batch], list[Batch]]:
-        """Every batch of a partition, in order, and those of the segments that have changed. Raises Violation."""
+        """Return every batch of a partition, in order, and those of the changed segments. Raises Violation."""
         found: list[Batch] = []
         changed: list[Batch] = []
         for name in files.list_directory(directory):

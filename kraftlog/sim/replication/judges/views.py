@@ -1,4 +1,4 @@
-"""What judges see of replicas, of leaders, and of the metadata: plain values, taken between two steps."""
+"""The checkers' views of replicas, leaders and partitions: plain values, taken between two steps."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ class ReplicaView(NamedTuple):
 
     broker_id: int
     life: int
-    """Which process of that broker's it is in."""
+    """The number of the broker's process."""
     leader_epoch: int
-    """As far as its broker knows."""
+    """The leader epoch that its broker knows."""
     log_start: int
     log_end: int
     durable_end: int
-    """Its broker says that everything below is on its disk."""
+    """Everything below is on disk, by the broker's account."""
     high_watermark: int
     last_epoch: int
-    """The epoch in which its last record was written, or the one that it leads."""
+    """The epoch of its last record, or the one that it leads."""
 
 
 class LeaderView(NamedTuple):
-    """What a leader knows besides."""
+    """What a leader knows in addition."""
 
     partition_epoch: int
     isr: tuple[int, ...]
-    """What the controller has committed, as far as it knows."""
+    """The committed ISR, as far as the leader knows."""
     pending: tuple[int, ...] | None
-    """The ISR that it has asked for."""
+    """The ISR that the leader has proposed."""
     maximal_isr: frozenset[int]
     min_isr: int
-    """As far as it knows."""
+    """The required number of in-sync replicas, as far as the leader knows."""
     eligible: dict[int, int]
-    """The brokers that the controller would take into an ISR, as far as it knows, with the epochs to have."""
+    """The brokers that the controller would accept in an ISR, as far as the leader knows, with their epochs."""
     registered: dict[int, int]
-    """Every broker's epoch."""
+    """The epoch of every registered broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class PartitionState:
     isr: tuple[int, ...]
     eligible_leaders: tuple[int, ...]
     last_known: tuple[int, ...]
-    """With neither of those: who led, or was in sync, at last."""
+    """The last leader or in-sync replica, if no replica is in sync or eligible."""
     damaged: tuple[int, ...] = ()
-    """The replicas whose brokers have said that their logs are damaged or missing (DB-88)."""
+    """The replicas whose brokers have reported their logs as damaged or missing (DB-88)."""
     directories: tuple[bytes, ...] = ()
     """The ids of the log directories of `replicas`."""

@@ -1,1 +1,1 @@
-"""Bugs of replication between brokers, which this world must catch."""
+"""Bugs of replication between brokers, which the checkers of this world must catch."""

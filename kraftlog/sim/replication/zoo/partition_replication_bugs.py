@@ -1,4 +1,4 @@
-"""Bugs of the replication of partitions between brokers: lags, ISRs, high watermarks, truncation, epochs, elections."""
+"""Bugs of the replication of partitions: lags, ISRs, high watermarks, truncation, epochs, elections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
 # --- KAFKA-4485 -------------------------------------------------------------------------------------------------------
 
 
-@mutation("only who has the leader's end is caught up", "KAFKA-4485")
+@mutation("only a follower at the leader's end is caught up", "KAFKA-4485")
 def caught_up_at_the_end_only() -> list[Any]:
     """A follower that is always one small batch behind a busy leader leaves the ISR."""
 
@@ -53,19 +53,19 @@ def caught_up_at_the_end_only() -> list[Any]:
 
 @mutation("a follower joins the ISR whatever its lag", "KAFKA-4485")
 def joins_though_it_lags() -> list[Any]:
-    """It has the high watermark, and is thrown out by the next check."""
+    """The follower has the high watermark, but the next check removes it again."""
     return [_without_reasons(leading.LAGGING)]
 
 
 @mutation("followers out of the ISR do not hold the high watermark", "DB-20")
 def runs_away_from_followers() -> list[Any]:
-    """On a busy leader they never reach it."""
+    """Followers out of the ISR never reach the high watermark of a busy leader."""
     return [instead(Leading, "_is_about_to_join", lambda *_: False)]
 
 
-@mutation("nobody is asked to leave the ISR", "DB-15")
+@mutation("no replica is removed from the ISR", "DB-15")
 def nobody_leaves() -> list[Any]:
-    """A follower that has stopped stays in it."""
+    """A follower that has stopped stays in the ISR."""
     return [instead(Leading, "_is_out_of_sync", lambda *_: False)]
 
 
@@ -74,7 +74,7 @@ def nobody_leaves() -> list[Any]:
 
 @mutation("a leader shrinks the ISR without the controller", "DB-10")
 def shrinks_alone() -> list[Any]:
-    """It waits no more for a replica that the controller may elect."""
+    """The leader no longer waits for a replica that the controller may elect."""
 
     def begin_change(self: Leading, isr: Sequence[int], own_broker_epoch: int) -> IsrChange:
         change = _begin_change(self, isr, own_broker_epoch)
@@ -85,27 +85,27 @@ def shrinks_alone() -> list[Any]:
     return [instead(Leading, "begin_change", begin_change)]
 
 
-@mutation("a leader does not wait for who is about to join", "KIP-497")
+@mutation("a leader does not wait for joining replicas", "KIP-497")
 def pending_is_not_waited_for() -> list[Any]:
-    """Until the answer is there only the committed ISR counts."""
+    """Until the controller has answered, only the committed ISR counts."""
     return [instead(Leading, "maximal_isr", property(lambda self: frozenset(self.isr)))]
 
 
 @mutation("a follower joins below the start of the leader's epoch", "KAFKA-7128")
 def joins_below_epoch_start() -> list[Any]:
-    """What an earlier leader has committed may be what it lacks. As in Kafka, its lag is not looked at."""
+    """The follower may lack records that an earlier leader committed. As in Kafka, its lag is not checked."""
     return [_without_reasons(leading.BELOW_EPOCH_START, leading.LAGGING)]
 
 
 @mutation("a follower joins below the high watermark", "DB-14")
 def joins_below_high_watermark() -> list[Any]:
-    """It may be elected without what was acknowledged."""
+    """The follower may be elected without acknowledged records."""
     return [_without_reasons(leading.BELOW_HIGH_WATERMARK)]
 
 
 @mutation("the high watermark moves while too few are in sync", "KIP-966")
 def moves_below_min_isr() -> list[Any]:
-    """A replica that has left the ISR then lacks what is committed, and may be elected."""
+    """A replica that has left the ISR lacks committed records, but may be elected."""
     raise_high_watermark = Partition.raise_high_watermark
 
     def careless(self: Partition) -> None:
@@ -118,9 +118,9 @@ def moves_below_min_isr() -> list[Any]:
     return [instead(Partition, "raise_high_watermark", careless)]
 
 
-@mutation("an old answer to AlterPartition is taken", "DB-11")
+@mutation("an outdated answer to AlterPartition is applied", "DB-11")
 def old_answer_taken() -> list[Any]:
-    """The metadata has said more since."""
+    """The metadata has had newer states since."""
 
     def answered(
         self: IsrChanges, partition: LedPartition, change: IsrChange, result: admin_pb2.AlterPartitionResult
@@ -136,7 +136,7 @@ def old_answer_taken() -> list[Any]:
 
 @mutation("a fetch of an old broker epoch counts", "KIP-903")
 def old_broker_epoch_counts() -> list[Any]:
-    """The broker has started again since, and may have lost what it says that it has."""
+    """The broker has restarted since, and may have lost what the fetch acknowledges."""
 
     def follower_fetched(
         self: Partition, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
@@ -149,18 +149,18 @@ def old_broker_epoch_counts() -> list[Any]:
     return [instead(Partition, "follower_fetched", follower_fetched)]
 
 
-# --- what a follower has ----------------------------------------------------------------------------------------------
+# --- what counts ------------------------------------------------------------------------------------------------------
 
 
 @mutation("a follower counts before it has flushed", "DB-24")
 def counts_before_flush() -> list[Any]:
-    """Its next fetch does not wait for its disk."""
+    """The follower's next fetch does not wait for its disk."""
     return [instead(ReplicaFetcher, "_flush", lambda self, followed, log: None)]
 
 
 @mutation("a follower counts before it has appended", "DB-01")
 def counts_before_append() -> list[Any]:
-    """What it is sent is taken for what it has."""
+    """Records sent to a follower count as received."""
 
     def count(wanted: ReadFrom, reader: Reader, located: Located) -> Located:
         log = wanted.partition.log
@@ -174,13 +174,13 @@ def counts_before_append() -> list[Any]:
 
 @mutation("a leader counts what it has not flushed", "DB-20")
 def leader_counts_before_flush() -> list[Any]:
-    """Its own end is the log's, whatever the topic asks for."""
+    """The leader's own log end counts, even if the topic requires a flush."""
     return [instead(PartitionLog, "recovery_point", property(lambda self: self.log_end_offset))]
 
 
-@mutation("a follower goes on fetching from a leader that was", "DB-38")
+@mutation("a follower keeps fetching from a former leader", "DB-38")
 def follows_the_former_leader() -> list[Any]:
-    """It follows whom it has followed first."""
+    """The follower stays with the leader that it followed first."""
     follow = ReplicaFetchers.follow
 
     def faithful(self: ReplicaFetchers, partition: Followable) -> None:
@@ -193,21 +193,24 @@ def follows_the_former_leader() -> list[Any]:
 # --- truncation -------------------------------------------------------------------------------------------------------
 
 
-@mutation("a follower cuts its log to its high watermark", "KIP-101, first scenario")
+@mutation("a follower truncates its log to its high watermark", "KIP-101, first scenario")
 def cut_to_high_watermark() -> list[Any]:
-    """It is behind the leader's, so what is cut may be committed; then the follower is elected."""
+    """The follower's high watermark lags behind the leader's, so truncated records may be committed.
+
+    Then it is elected.
+    """
     return [instead(followed_partition, "first_phase", lambda log: Phase.TRUNCATING)]
 
 
-@mutation("logs that part are not found out", "KIP-101, second scenario")
+@mutation("a divergence of logs is not detected", "KIP-101, second scenario")
 def divergence_not_found() -> list[Any]:
-    """A follower appends to what another leader has written."""
+    """A follower appends to records that another leader has written."""
     return [instead(reading, "_diverging", lambda log, wanted: None)]
 
 
 @mutation("an epoch that a leader lacks ends where the next begins", "KIP-279")
 def unknown_epoch_ends_at_the_next() -> list[Any]:
-    """After fast changes of the leader a follower keeps records of an epoch that nobody else has."""
+    """After fast leader changes a follower keeps records of an epoch that no other replica has."""
     end_offset_for = LeaderEpochs.end_offset_for
 
     def careless(self: LeaderEpochs, epoch: int, log_end_offset: int) -> EpochEnd:
@@ -217,9 +220,9 @@ def unknown_epoch_ends_at_the_next() -> list[Any]:
     return [instead(LeaderEpochs, "end_offset_for", careless)]
 
 
-@mutation("a follower cuts more than it must", "DB-31")
+@mutation("a follower truncates more than it must", "DB-31")
 def cuts_below_high_watermark() -> list[Any]:
-    """Where logs part, it drops the whole epoch before, too."""
+    """Where logs diverge, the follower drops the whole previous epoch, too."""
 
     def offset(leader: EpochEnd, log: LogView) -> int:
         entries = log.epochs.entries()
@@ -229,7 +232,7 @@ def cuts_below_high_watermark() -> list[Any]:
     return [instead(following, "truncation_offset", offset)]
 
 
-@mutation("a start does not know the epochs of what is flushed", "DB-68")
+@mutation("a start does not know the epochs of flushed records", "DB-68")
 def epochs_not_written() -> list[Any]:
     """The file of epochs is not written before a flush is acknowledged."""
 
@@ -240,9 +243,9 @@ def epochs_not_written() -> list[Any]:
     return [instead(Durability, "_new_epochs", none)]
 
 
-@mutation("a cut leaves epochs of what was cut", "DB-42")
+@mutation("a truncation leaves epochs of truncated records", "DB-42")
 def epochs_stay_after_cut() -> list[Any]:
-    """The log says that it has an epoch that it does not have."""
+    """The log reports an epoch that it does not have."""
     return [instead(LeaderEpochs, "truncate_end", lambda self, end_offset: None)]
 
 
@@ -268,7 +271,7 @@ def unclean_leader_keeps_epoch() -> list[Any]:
 
 @mutation("a reassignment drops the last copy in sync", "CT-54")
 def drops_last_copy() -> list[Any]:
-    """It does not wait until the new replicas have the records."""
+    """The reassignment does not wait until the new replicas have the records."""
 
     def complete(plan: Any) -> None:
         staying = [broker_id for broker_id in plan.replicas if broker_id not in plan.removing_replicas]
@@ -283,7 +286,7 @@ def drops_last_copy() -> list[Any]:
 
 @mutation("a new leader does not know the producers", "KIP-98")
 def producers_not_followed() -> list[Any]:
-    """A batch that is sent again to it is appended again."""
+    """The new leader appends a batch again that is sent to it again."""
     append_as_follower = PartitionLog.append_as_follower
 
     def forgetful(self: PartitionLog, *arguments: Any) -> int:
@@ -294,9 +297,9 @@ def producers_not_followed() -> list[Any]:
     return [instead(PartitionLog, "append_as_follower", forgetful)]
 
 
-@mutation("a start takes markers above the high watermark for committed", "DB-72")
+@mutation("a start counts markers above the high watermark as committed", "DB-72")
 def markers_taken_for_committed() -> list[Any]:
-    """A snapshot has the transactions that are open; those that have ended are not looked for."""
+    """A snapshot has the open transactions. Those that ended above the high watermark are not restored."""
     return [instead(ProducerHistory, "_restore_ended", lambda *_: None)]
 
 
@@ -308,39 +311,42 @@ def _without_reasons(*reasons: str) -> Any:
 # --- an older disk ----------------------------------------------------------------------------------------------------
 
 
-@mutation("the controller takes an older disk for the last one", "CT-38")
+@mutation("the controller accepts an older disk as the last one", "CT-38")
 def older_disk_not_seen() -> list[Any]:
-    """As the last member of an ISR, or the last known leader, it leads, and others cut what was acknowledged since."""
+    """As the last member of an ISR or the last known leader, the older copy leads, and other replicas truncate."""
     return [instead(brokers, "_older_log_dirs", lambda *_: [])]
 
 
-@mutation("a directory that was not there for a start is taken for an older copy", "CT-38")
+@mutation("a directory that missed a start counts as an older copy", "CT-38")
 def directory_not_remembered() -> list[Any]:
-    """Its replicas are neither in sync nor eligible when it is back, and nobody leads."""
+    """When the directory is back, its replicas are neither in sync nor eligible, and no replica leads."""
     return [instead(brokers, "_unfenced_log_dirs", lambda *_: [])]
 
 
-# --- what a start finds -----------------------------------------------------------------------------------------------
+# --- log directories --------------------------------------------------------------------------------------------------
 
 
-@mutation("a log in a directory that is not there is taken for a new one", "DB-89")
+@mutation("a log in a missing directory counts as a new one", "DB-89")
 def missing_log_taken_for_new() -> list[Any]:
-    """The replica says that it is in another directory, and begins anew; the directory is of no use when it is back."""
+    """The replica reports another directory and starts with an empty log.
+
+    The missing directory is useless when it is back.
+    """
     return [instead(MissingLogs, "check", lambda *_: None)]
 
 
 @mutation("a deleted log stays in the inventory", "DB-89")
 def deleted_log_stays_in_inventory() -> list[Any]:
-    """When the replica is assigned again, a new log is taken for a damaged one."""
+    """When the replica is assigned again, its new log counts as damaged."""
     return [instead(DirectoryRecords, "about_to_go", lambda self, partitions, is_synced=True: None)]
 
 
-# --- what listeners hear ----------------------------------------------------------------------------------------------
+# --- listeners --------------------------------------------------------------------------------------------------------
 
 
-@mutation("a listener does not hear that a broker leads on in a later epoch", "our own")
+@mutation("a listener does not learn of a leader's later epoch", "our own")
 def leads_on_unheard() -> list[Any]:
-    """A coordinator would go on with what it knew in the epoch before."""
+    """A coordinator would continue with its state of the previous epoch."""
     look_at = Leaderships.look_at
 
     def look(self: Leaderships, partition: Partition) -> None:
@@ -350,9 +356,9 @@ def leads_on_unheard() -> list[Any]:
     return [instead(Leaderships, "look_at", look)]
 
 
-@mutation("a listener does not hear of the end of a leadership whose log has failed", "our own")
+@mutation("a listener does not learn of a leadership's end by a failed log", "our own")
 def failed_log_unheard() -> list[Any]:
-    """A coordinator would answer from a log that is offline, beside the one of the next leader."""
+    """A coordinator would answer from an offline log, while the next leader answers, too."""
     look_at = Leaderships.look_at
 
     def look(self: Leaderships, partition: Partition) -> None:

@@ -23,9 +23,9 @@ from kraftlog.sim.engine.mutation import instead, mutation
 # --- log directories --------------------------------------------------------------------------------------------------
 
 
-@mutation("an empty disk gets the id of the one that it is in the place of", "KIP-858")
+@mutation("an empty disk gets the id of the disk that it replaces", "KIP-858")
 def one_id_for_ever() -> list[Any]:
-    """The controller takes it for that one, with its logs."""
+    """The controller counts the empty disk as the previous one, with its logs."""
 
     def ids(to_open: LogsToOpen, files: FileSystem, own: BrokerDirectory) -> Iterator[UUID]:
         number = 0
@@ -41,7 +41,7 @@ def one_id_for_ever() -> list[Any]:
 
 @mutation("log directories do not note their registration", "CT-38")
 def notes_no_registration() -> list[Any]:
-    """None of them is an older copy then."""
+    """No log directory is recognized as an older copy."""
 
     def note(self: RegisteredEpochs, broker_epoch: int, older_log_dirs: object, on_noted: OnDone) -> None:
         on_noted(None)
@@ -49,9 +49,9 @@ def notes_no_registration() -> list[Any]:
     return [instead(RegisteredEpochs, "note", note)]
 
 
-@mutation("a heartbeat leaves before the log directories have noted the epoch", "CT-38")
+@mutation("a heartbeat is sent before the log directories have noted the epoch", "CT-38")
 def does_not_wait_for_the_note() -> list[Any]:
-    """A power cut may take the note, and what was acknowledged stays."""
+    """A power cut may lose the note while acknowledged records stay."""
     noted = RegisteredEpochs.note
 
     def note(self: RegisteredEpochs, broker_epoch: int, older_log_dirs: list[bytes], on_noted: OnDone) -> None:
@@ -63,28 +63,28 @@ def does_not_wait_for_the_note() -> list[Any]:
 
 @mutation("a registration names no epochs of log directories", "CT-38")
 def names_no_epochs() -> list[Any]:
-    """The controller cannot tell that one is an older copy."""
+    """The controller cannot detect that a directory is an older copy."""
     return [instead(RegisteredEpochs, "named", lambda self: [])]
 
 
-@mutation("a lost log directory is not told", "KIP-858")
+@mutation("a lost log directory is not reported", "KIP-858")
 def tells_no_lost_directory() -> list[Any]:
-    """Nobody else is elected for what was in it."""
+    """No other replica is elected for the partitions of the directory."""
     return [instead(BrokerShell, "offline_log_dirs", lambda self: [])]
 
 
-@mutation("the controller does not hear where replicas are", "KIP-858")
+@mutation("the controller does not learn where replicas are", "KIP-858")
 def tells_no_places() -> list[Any]:
-    """It knows of none that was in a directory that has failed."""
+    """The controller knows of no replica in a failed directory."""
     return [instead(DirectoryAssignments, "_ask_soon", lambda self: None)]
 
 
-# --- the order of the start and of the end ----------------------------------------------------------------------------
+# --- the order of start and end ---------------------------------------------------------------------------------------
 
 
 @mutation("a broker serves before it has applied its own registration", "KAFKA-14372")
 def catches_up_with_nothing() -> list[Any]:
-    """It takes its partitions over by metadata from before it was down."""
+    """The broker takes its partitions over by metadata from before it was down."""
 
     def wait(self: BrokerShell) -> None:
         if isinstance(self._state, CatchingUp):
@@ -95,7 +95,7 @@ def catches_up_with_nothing() -> list[Any]:
 
 @mutation("a broker is unfenced before it has taken its partitions over", "KIP-631")
 def tells_what_it_has_not_carried_out() -> list[Any]:
-    """It says how far its metadata goes; clients find neither partitions nor leaders."""
+    """The broker reports its metadata offset too early, so clients find neither partitions nor leaders."""
 
     def read(self: BrokerShell, on_read: OnAnswer[int]) -> None:
         on_read(self._ports.metadata.applied_end_offset)
@@ -105,7 +105,7 @@ def tells_what_it_has_not_carried_out() -> list[Any]:
 
 @mutation("a broker ends before others lead its partitions", "CT-35")
 def hands_nothing_over() -> list[Any]:
-    """It leaves its epoch, as after a controlled shutdown."""
+    """The broker leaves its epoch, as after a controlled shutdown."""
 
     def shut_down(self: BrokerShell) -> None:
         if self._membership is not None:
@@ -117,7 +117,7 @@ def hands_nothing_over() -> list[Any]:
 
 @mutation("connections are closed after the logs", "our own")
 def closes_the_network_last() -> list[Any]:
-    """What comes meanwhile finds no log."""
+    """Requests that arrive during the shutdown find no log."""
     steps = Ending._all_steps
 
     def late(self: Ending) -> Iterator[Step]:

@@ -1,8 +1,8 @@
-"""Bugs of trust: what a broker, and its controller, take for a clean shutdown (KIP-966).
+"""Bugs of trust: what a broker and its controller accept as a clean shutdown (KIP-966).
 
-A clean shutdown is noted in the broker's own directory and in every log directory. A start needs all of these notes,
-and removes them all. So a bug that believes one of them alone, or leaves one of them there, harms nothing by itself:
-here are those that get past the others.
+A clean shutdown is noted in the broker's own directory and in every log directory. A start needs all of these notes and
+removes them all. So a bug that believes one of them alone, or leaves one of them there, does no harm by itself. The
+bugs here get past the other notes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT_NAME: Final = "kept"
 
 @mutation("a clean shutdown counts at every start", "KIP-966")
 def one_clean_shutdown_for_ever() -> list[Any]:
-    """No start removes what says so, in the broker's own directory and in log directories, until the next one."""
+    """No start removes the notes in the broker's own directory and in log directories until the next shutdown."""
     end = DirectoryRecords.end
 
     def take(files: FileSystem, directory: str) -> int | None:
@@ -52,7 +52,7 @@ def one_clean_shutdown_for_ever() -> list[Any]:
 
 @mutation("the last registration counts as a clean shutdown", "KIP-966")
 def registered_is_clean() -> list[Any]:
-    """Of this epoch the controller knows, too."""
+    """The controller knows this epoch, too, so it accepts it."""
 
     def last(epochs: Sequence[tuple[int | None, int]]) -> int | None:
         return max((registered for _, registered in epochs if registered >= 0), default=None)
@@ -66,7 +66,7 @@ def registered_is_clean() -> list[Any]:
     ]
 
 
-@mutation("the controller takes every shutdown for a clean one", "KIP-966", faults=(ELIGIBLE,))
+@mutation("the controller accepts every shutdown as a clean one", "KIP-966", faults=(ELIGIBLE,))
 def all_are_clean() -> list[Any]:
-    """A replica that may lack what it acknowledged stays eligible."""
+    """A replica that may lack acknowledged records stays eligible."""
     return [instead(brokers, "_was_shut_down_cleanly", lambda request, present: True)]

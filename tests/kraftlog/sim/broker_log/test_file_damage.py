@@ -143,7 +143,7 @@ def test_a_log_that_begins_elsewhere_or_lacks_a_batch_is_seen() -> None:
     log = reopened(files).logs[CLICKS]
     log.advance_high_watermark(5)
     log.delete_records(2)
-    with pytest.raises(Violation, match="begins at 2, and began at 1") as raised:
+    with pytest.raises(Violation, match="begins at 2, but began at 1") as raised:
         damage.check(files, log)
     assert str(raised.value).startswith(AS_IT_WAS)
     damage.log_start_offset = 2

@@ -119,7 +119,7 @@ def test_a_sweep_says_what_failed_and_what_it_lacks() -> None:
     is_well, output = command(BROKEN, seeds=3)
     assert not is_well and "again: kraftlog sim --world toy --seed" in output
     is_well, output = command(TOY, minutes=0, at_least=7)
-    assert not is_well and "only 0 seeds; 7 were wanted" in output
+    assert not is_well and "only 0 seeds ran; at least 7 are required" in output
     is_well, output = command(TOY, marks=True)
     assert is_well
     for words in ("simulation of counters", "counted up", "fault: client: idle", "kinds of faults"):

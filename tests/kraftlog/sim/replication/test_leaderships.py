@@ -45,23 +45,23 @@ def test_epochs_go_back(heard: HeardLeaderships) -> None:
 
 @pytest.mark.parametrize(("key", "epoch", "led"), [(A, 4, "in 3"), (B, 3, "in none")])
 def test_one_ends_that_has_not_begun(heard: HeardLeaderships, key: tuple[bytes, int], epoch: int, led: str) -> None:
-    with pytest.raises(Violation, match=rf"110.*ends epoch {epoch}, and led {led}"):
+    with pytest.raises(Violation, match=rf"110.*ends epoch {epoch}, but led {led}"):
         heard.ends(key, epoch)
 
 
 @pytest.mark.parametrize(("key", "epoch", "told"), [(A, 4, "3"), (B, 3, "none")])
 def test_a_batch_is_acknowledged_first(heard: HeardLeaderships, key: tuple[bytes, int], epoch: int, told: str) -> None:
-    with pytest.raises(Violation, match=rf"110.*acknowledges in epoch {epoch}, and the listener was told of {told}"):
+    with pytest.raises(Violation, match=rf"110.*acknowledges in epoch {epoch}, but the reported epoch is {told}"):
         heard.acknowledges(key, epoch)
 
 
 def test_the_broker_leads_something_else_than_was_told(heard: HeardLeaderships) -> None:
-    with pytest.raises(Violation, match=r"110.*leads in 4, and the listener was told of 3"):
+    with pytest.raises(Violation, match=r"110.*leads in 4, but the reported epoch is 3"):
         heard.leads({A: 4})
-    with pytest.raises(Violation, match=r"110.*partition 1 .*leads in 0, and the listener was told of none"):
+    with pytest.raises(Violation, match=r"110.*partition 1 .*leads in 0, but the reported epoch is none"):
         heard.leads({A: 3, B: 0})
 
 
 def test_the_broker_ends_without_a_word(heard: HeardLeaderships) -> None:
-    with pytest.raises(Violation, match=r"110.*leads in none, and the listener was told of 3"):
+    with pytest.raises(Violation, match=r"110.*leads in none, but the reported epoch is 3"):
         heard.is_over()

@@ -60,5 +60,5 @@ def test_a_leader_does_not_commit_alone_before_it_knows_how_many_must_be_in_sync
 
 def test_it_would_lose_what_it_has_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isr_changes, "_has_left", lambda leading, result: False)
-    with pytest.raises(Violation, match="acks=all is not lost"):
+    with pytest.raises(Violation, match="acks=all are not lost"):
         raise_the_minimum_unseen()

@@ -70,5 +70,5 @@ def test_what_a_fetcher_goes_on_after_ends_a_run(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(replica_fetcher, "next_step", fail)
     outcome = REPLICATION.run_seed(3, Overrides(seconds=2, fault_kinds=()))
-    assert "a fetcher says" in (outcome.violation or "")
+    assert "a fetcher reports a bug" in (outcome.violation or "")
     assert "a bug" in (outcome.violation or "")

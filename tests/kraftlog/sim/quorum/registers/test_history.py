@@ -95,7 +95,7 @@ def test_a_value_is_written_once_per_key() -> None:
 @pytest.mark.parametrize(("kind", "value"), [(Kind.READ, "a"), (Kind.WRITE, None), (Kind.COMPARE_AND_SET, None)])
 def test_only_writes_have_a_value(kind: Kind, value: str | None) -> None:
     history = History()
-    with pytest.raises(ValueError, match="a read has none"):
+    with pytest.raises(ValueError, match="only writes and compare-and-sets have one"):
         history.begin(client_id=1, kind=kind, key="k", value=value, invoked_at=0)
     assert history.operations == []
 

@@ -135,7 +135,7 @@ def test_a_search_that_is_given_up_says_so() -> None:
     history = [_write(f"value-{number}", 1, 50) for number in range(20)] + [_read("nobody", 2, 50)]
     finding = check_operations(history, 1000)
     assert finding.verdict is Verdict.UNDECIDED
-    assert "given up after 1000 steps" in finding.story
+    assert "stopped after 1000 steps" in finding.story
 
 
 def test_keys_are_searched_separately() -> None:

@@ -284,7 +284,7 @@ def test_a_log_told_out_of_order_is_no_violation_but_an_error(offset: int, end_o
 def test_a_log_that_goes_back_is_an_error() -> None:
     story = Story()
     story.commit(None, None)
-    with pytest.raises(ValueError, match="it reached 2 before"):
+    with pytest.raises(ValueError, match="it already reached 2"):
         story.oracle.committed([], 1)
 
 
