@@ -1,7 +1,7 @@
 """The directory of an export while one exporter works on it.
 
-Opening it takes a lock, refuses a directory that is not an export's, and removes what an export that died has left:
-temporary files, and files that no manifest lists. Only the holder of the lock may do that.
+Opening the directory takes a lock, refuses a directory that is not an export's, and removes the files that a killed
+export left behind: temporary files, and files that no manifest lists. Only the holder of the lock may do that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OWN_NAMES: Final = {
     LOG_DIRECTORY: re.compile(r"(\d{20}-\d{20}-\d+|" + TEMPORARY_PREFIX + r"\d{20}-\d+)\.parquet"),
     MANIFEST_DIRECTORY: re.compile("(" + TEMPORARY_PREFIX + r")?\d{20}\.json"),
 }
-"""What may be in each directory of an export."""
+"""The names that each directory of an export may contain."""
 
 
 class ExportDirectory:

@@ -1,8 +1,8 @@
-"""The export: committed offsets become immutable Parquet files, each offset once, whatever dies on the way.
+"""The export: it writes committed records to immutable Parquet files, each offset once, also across crashes.
 
 One step writes one file and then publishes a manifest that lists it. An export that dies between the two leaves a file
-that is not listed; the next one removes it and continues where the last manifest ends. A file never mixes epochs, and
-holds whole batches: it is closed at the first batch boundary at or after `rows_per_file` rows.
+that is not listed; the next export removes this file and continues where the last manifest ends. A file never mixes
+epochs, and holds whole batches: it is closed at the first batch boundary at or after `rows_per_file` rows.
 
 Memory is bounded by one row group. Encoding, compression and fsync run in a thread, so that the event loop stays free.
 """
@@ -30,10 +30,10 @@ from raft.core.types import Batch
 ROWS_PER_FILE: Final = 1_000_000
 ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
-"""A row group is written when the batches that wait for it have this many rows or bytes."""
+"""A row group is written when the queued batches have this many rows or bytes."""
 
 Progress = Callable[[Offset, Offset], None]
-"""Called after each file with the offset that the export has reached, and the one it will end at."""
+"""Called after each file with the offset that the export has reached, and the offset at which it will end."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -58,7 +58,7 @@ async def export_from(
     rows_per_file: int = ROWS_PER_FILE,
     progress: Progress | None = None,
 ) -> ExportSummary:
-    """Export what is committed on a running cluster; see `export`. `address` is "host:port", or endpoints to try.
+    """Export the committed records of a running cluster; see `export`. `address` is "host:port", or endpoints to try.
 
     Raises what `export` raises, and ApiError(BROKER_NOT_AVAILABLE) if no node answers.
     """
@@ -74,12 +74,12 @@ async def export(
     progress: Progress | None = None,
     files: ExportFiles | None = None,
 ) -> ExportSummary:
-    """Export everything from where the directory's last export ended up to the high watermark of now.
+    """Export everything from the end of the directory's last export up to the current high watermark.
 
     Raises ApiError(INCONSISTENT_CLUSTER_ID) if the directory holds another cluster's export,
     ApiError(OFFSET_OUT_OF_RANGE) if the next offset is no longer in the log, ApiError(LEADER_NOT_AVAILABLE) after the
-    export if more may be committed, which no node that answers knows; DirectoryError if the directory is not
-    an export's or another export is at work, StorageError if it cannot be written. What was published before stays.
+    export if more may be committed than the nodes that answer know; DirectoryError if the directory is not an export's
+    or another export is writing to it, StorageError if it cannot be written. Files that are published stay.
     """
     require_pyarrow()
     if rows_per_file < 1:
@@ -88,7 +88,7 @@ async def export(
     if log.high_watermark < 0:
         raise ApiError(
             ErrorCode.LEADER_NOT_AVAILABLE,
-            "the node does not know yet what is committed; try again when there is a leader",
+            "the node does not know the high watermark yet; try again when there is a leader",
         )
     with ExportDirectory(files or PosixFiles(), directory) as target:
         manifest = target.manifest
@@ -115,13 +115,13 @@ def _check_continues(manifest: Manifest, log: LogDescription, directory: Path) -
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"the export in {directory} ends at offset {manifest.end_offset}, the log now starts at"
-            f" {log.log_start_offset}: what was between is deleted. Keep this export"
+            f" {log.log_start_offset}: the records in between are deleted. Keep this export"
             " and start another in an empty directory",
         )
 
 
 class _Run:
-    """One run: takes batches in order, cuts them into files, publishes each."""
+    """One run: divides the batches, in order, into files and publishes each file."""
 
     def __init__(
         self,
@@ -213,25 +213,25 @@ class _Run:
         self._manifest = manifest
 
     def _check_follows(self, batch: Batch) -> None:
-        """Refuse a batch that does not continue the log: what is exported once cannot be taken back."""
+        """Refuse a batch that does not continue the log: an exported record cannot be taken back."""
         expected = self._next_offset
         holds_it = batch.base_offset <= expected < batch.end_offset
         if not holds_it or (batch.base_offset != expected and expected != self._start_offset):
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"offset {expected} must be next, a batch from {batch.base_offset} to {batch.last_offset} was received",
+                f"expected offset {expected}, received a batch from {batch.base_offset} to {batch.last_offset}",
             )
         if batch.epoch < self._epoch:
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"offset {batch.base_offset} has epoch {batch.epoch}, what is exported before it has epoch"
+                f"offset {batch.base_offset} has epoch {batch.epoch}, but the exported records before it have epoch"
                 f" {self._epoch}: this is not the log that the export started with; export to an empty directory",
             )
         self._epoch = batch.epoch
 
 
 class _OpenRange:
-    """The file that is being written, and the batches that wait for its next row group."""
+    """The file that is being written, and the batches queued for its next row group."""
 
     def __init__(self, writer: RangeWriter, epoch: Epoch) -> None:
         self.writer = writer
@@ -243,7 +243,7 @@ class _OpenRange:
 
     @property
     def is_row_group_full(self) -> bool:
-        """Whether enough waits for a row group."""
+        """Whether the queued batches fill a row group."""
         return self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes >= ROW_GROUP_BYTES
 
     def add(self, batch: Batch, rows: int) -> None:
@@ -254,12 +254,12 @@ class _OpenRange:
         self.rows += rows
 
     def write_row_group(self, end_offset: Offset) -> None:
-        """Write what waits, up to `end_offset` (exclusive)."""
+        """Write the queued batches, up to `end_offset` (exclusive)."""
         self.writer.write(self._waiting, end_offset)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def finish(self, end_offset: Offset) -> ExportedFile:
-        """Write what waits and publish the file."""
+        """Write the queued batches and publish the file."""
         if self._waiting:
             self.write_row_group(end_offset)
         return self.writer.finish()
@@ -268,7 +268,7 @@ class _OpenRange:
 async def _in_thread(
     work: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs
 ) -> Result:
-    """Run `work` in a thread. A cancelled caller still waits for it: nothing else may touch the files meanwhile."""
+    """Run `work` in a thread. A cancelled caller still waits for it: until it ends, only it may touch the files."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **options))
     try:
         return await asyncio.shield(task)

@@ -1,10 +1,10 @@
-"""What an export does to the disk, as a port of few operations, and its implementation for a real file system.
+"""The disk as an export uses it: a port of few operations, and its implementation for a real file system.
 
-A file appears under its final name whole and durable, or not at all, and never replaces another: it is written
-under a temporary name, synced, and then linked. The order is what makes that true, so it lives here, in `publish`.
+A file appears under its final name whole and durable, or not at all, and never replaces another file: it is written
+under a temporary name, synced, and then linked. This depends on the order, so `publish` has all three steps.
 
-Errors: OutOfSpace when there is no room, FlushFailed when an fsync failed, StorageError for everything else, naming
-the path.
+Errors: OutOfSpace if the disk has no room, FlushFailed if an fsync failed, StorageError, which names the path, for
+everything else.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PosixFiles:
             return path.open("xb")
 
     def flush(self, file: BinaryIO) -> None:
-        """Make what was written to the file durable. Raises FlushFailed: then it is unknown what is on the disk."""
+        """Make what was written to the file durable. After a FlushFailed it is unknown what is on the disk."""
         file.flush()
         _fsync(file.fileno(), file.name)
 
@@ -137,7 +137,7 @@ def publish(files: ExportFiles, temporary_path: Path, path: Path) -> None:
 
 
 def write_and_publish(files: ExportFiles, path: Path, data: bytes) -> None:
-    """Make a new file with this content appear at once and durably. Raises DirectoryError if the name is taken."""
+    """Write a new file that appears whole and durable. Raises DirectoryError if the name is taken."""
     temporary_path = path.with_name(TEMPORARY_PREFIX + path.name)
     file = files.create(temporary_path)
     try:

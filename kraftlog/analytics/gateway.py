@@ -1,7 +1,7 @@
 """Starts the Java process that Spark runs in, and connects PySpark to it.
 
-PySpark's own launcher forks and then runs Python in the child. In a process that has used gRPC that child crashes now
-and then before it becomes Java (1 of 12 times under load, measured). This one lets the child run nothing of ours, so
+PySpark's own launcher forks and then runs Python in the child. In a process that has used gRPC, this child sometimes
+crashes before it becomes Java (measured: 1 of 12 times under load). This launcher runs no Python code in the child, so
 Python can use vfork, which is safe. It uses PySpark's interface for a Java that was started elsewhere:
 `PYSPARK_GATEWAY_PORT` and `PYSPARK_GATEWAY_SECRET`.
 """
@@ -79,7 +79,7 @@ def _spark_submit() -> str:
 
 @contextmanager
 def _java_errors() -> Iterator[int]:
-    """A standard error for Java whose lines appear on ours, without the notice that it always starts with."""
+    """Yield a standard error for Java whose lines appear on this process's, without Java's usual first notice."""
     reading, writing = os.pipe()
     threading.Thread(target=_pass_on, args=(reading,), name="spark-errors", daemon=True).start()
     try:

@@ -4,7 +4,7 @@ Each version is a file of its own, `_manifest/<version>.json`, that lists all fi
 that no manifest lists is not part of the export. Versions are created, never changed: of two exports that publish the
 same version one gets an error.
 
-What is read is checked: a manifest that does not fit together is refused as a whole.
+A manifest is checked when it is read: one that contradicts itself is refused as a whole.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ExportedFile:
 
     @property
     def name(self) -> str:
-        """Its path in the export's directory: a function of what it holds."""
+        """Its path in the export's directory, which follows from its offsets and its epoch."""
         return f"{LOG_DIRECTORY}/{file_name(self.start_offset, self.end_offset, self.epoch)}"
 
 
@@ -57,11 +57,11 @@ class Manifest:
     version: int
     cluster_id: str
     start_offset: Offset
-    """Where the export began: the log start offset at that time."""
+    """The log start offset at the export's first run, where the export begins."""
     log_start_offset: Offset
     """The log start offset when this version was written."""
     high_watermark: Offset
-    """The high watermark when this version was written. The export may not have got there yet."""
+    """The high watermark when this version was written. The export may not have reached it."""
     files: tuple[ExportedFile, ...] = ()
 
     @property
@@ -107,7 +107,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def verify(directory: Path) -> Manifest:
-    """The manifest, after reading every byte of every file. Raises CorruptLog naming the first that is damaged."""
+    """Return the manifest after reading every byte of every file. Raises CorruptLog, which names a damaged file."""
     manifest = read_manifest(directory)
     check_files(directory, manifest)
     for file in manifest.files:
@@ -115,14 +115,14 @@ def verify(directory: Path) -> Manifest:
         size, crc = checksum(path)
         if (size, crc) != (file.bytes, file.crc32c):
             raise CorruptLog(
-                f"{path} is damaged: it has {size} bytes with CRC-32C {crc:08x}, written were {file.bytes} bytes with"
-                f" {file.crc32c:08x}; export again to an empty directory"
+                f"{path} is damaged: it has {size} bytes with CRC-32C {crc:08x}, but {file.bytes} bytes with"
+                f" {file.crc32c:08x} were written; export again to an empty directory"
             )
     return manifest
 
 
 def check_files(directory: Path, manifest: Manifest) -> None:
-    """Raise CorruptLog naming the first listed file that is missing or of another size. Reads none of them."""
+    """Raise CorruptLog, which names the file, if a listed file is missing or of another size. Reads no file."""
     for file in manifest.files:
         path = directory / file.name
         with storage_errors(path, "read"):
@@ -131,7 +131,8 @@ def check_files(directory: Path, manifest: Manifest) -> None:
             raise CorruptLog(f"{path} is missing although the manifest lists it; export again to an empty directory")
         if size != file.bytes:
             raise CorruptLog(
-                f"{path} is damaged: it has {size} bytes, written were {file.bytes}; export again to an empty directory"
+                f"{path} is damaged: it has {size} bytes, but {file.bytes} were written; export again to an empty"
+                " directory"
             )
 
 

@@ -1,4 +1,4 @@
-"""The options of the data source: which export, and which offsets of it. Names and rules of Spark's Kafka source."""
+"""The options of the data source: the export and its offsets, with the names and rules of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class ReadOptions:
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """The options, whose names may be written in any case.
 
-    Raises ConfigurationError if the path is missing, or for an option that is not known: a misspelt one would
-    silently read everything.
+    Raises ConfigurationError if the path is missing, or for an unknown option: ignoring a misspelt one would read
+    everything.
     """
     names = (PATH, STARTING_OFFSETS, ENDING_OFFSETS)
     given = {name.lower(): value for name, value in options.items()}
     unknown = sorted(set(given) - {name.lower() for name in names})
     if unknown:
-        raise ConfigurationError(f"option {unknown[0]!r} is not known; there are {', '.join(names)}")
+        raise ConfigurationError(f"unknown option {unknown[0]!r}; the options are {', '.join(names)}")
     path = given.get(PATH)
     if not path:
         raise ConfigurationError('no path was given; name the directory of the export: .load("DIR")')
@@ -68,4 +68,4 @@ def _offset(name: str, text: str, word: str, meaning: Offset) -> Offset:
         return meaning
     if text.isascii() and text.isdigit():
         return Offset(int(text))
-    raise ConfigurationError(f"{name} is {text!r}; a batch takes {word!r} or an offset of at least 0")
+    raise ConfigurationError(f"{name} is {text!r}; it must be {word!r} or an offset of at least 0")

@@ -1,7 +1,7 @@
 """A record as JSON: every field by Kafka's name (protobuf's JSON names are the same), uuids as Kafka prints them.
 
-Unlike protobuf's own JSON it writes 64-bit numbers as numbers and fields with their default value too, and uuids as
-the export's topic_id column has them, so that the two can be joined. Nothing is shown of an `OpaqueRecord`. The fields
+Unlike protobuf's own JSON it writes 64-bit numbers as numbers, fields that have their default value, and uuids as in
+the export's topic_id column, so that the two can be joined. The content of an `OpaqueRecord` is not shown. The fields
 of a message type are determined once, from its descriptor.
 """
 

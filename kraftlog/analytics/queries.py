@@ -1,9 +1,9 @@
 """The questions that the report answers, as SQL over the exported log.
 
-The state of the cluster is its log replayed: the last record of a partition, a broker or a config is its state, and the
-removal of a topic removes its partitions and configs, as in the state machine. A topic that is created again under the
-same name has another id and starts empty. `{log}` stands for the log; the rest is plain Spark SQL, without ORDER BY:
-Spark would run another job for it.
+The queries replay the log: the last record of a partition, a broker or a config is its state, and the removal of a
+topic removes its partitions and configs, as in the state machine. A topic that is created again under the same name has
+another id and starts empty. `{log}` stands for the log; the rest is plain Spark SQL. Sorting is left to Python where it
+can be, since Spark runs another job for an ORDER BY.
 """
 
 from __future__ import annotations

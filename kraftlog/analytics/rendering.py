@@ -28,7 +28,7 @@ def render(report: Report) -> RenderableType:
 
 
 def bar(value: int, largest: int, width: int = BAR_WIDTH) -> Text:
-    """A bar as long as `value` is against `largest`, to an eighth of a character; only 0 has none."""
+    """Return a bar whose length is `value` in proportion to `largest`, to an eighth of a character; none for 0 only."""
     eighths = 0 if largest <= 0 else max(round(value * width * 8 / largest), 1 if value > 0 else 0)
     return Text("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip(), style="cyan")
 

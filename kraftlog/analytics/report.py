@@ -1,6 +1,6 @@
-"""The report on a cluster, computed by Spark from nothing but an export of its committed log.
+"""The report on a cluster, which Spark computes from an export of its committed log alone.
 
-`counts` is the part that each node's SQLite tables must agree with at the same offset.
+At the same offset, each node's SQLite tables must agree with `counts`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Line = TypeVar("Line", "BrokerLoad", "RecordCount", "Leadership")
 
 LEADERS_MAX: Final = 1000
-"""How many leaders, the latest ones, the report names at most."""
+"""The report names at most this many leaders, the latest ones."""
 
 BUCKETS: Final = (("second", 1_000), ("minute", 60_000), ("hour", 3_600_000))
 BUCKETS_MAX: Final = 120
@@ -116,7 +116,7 @@ def counts(spark: SparkSession, directory: Path | str) -> Counts:
 
 
 def replayable_manifest(directory: Path) -> Manifest:
-    """The manifest of an export that can be replayed: it begins at offset 0, and its files are there.
+    """Return the manifest of an export that can be replayed: it begins at offset 0, and no file is missing.
 
     Raises DirectoryError if there is none, CorruptLog if a file is missing or of another size,
     ApiError(OFFSET_OUT_OF_RANGE) if it does not begin at offset 0.
@@ -126,8 +126,8 @@ def replayable_manifest(directory: Path) -> Manifest:
     if manifest.start_offset > 0:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"the export in {directory} starts at offset {manifest.start_offset}: what was before is not in it, so it"
-            " does not give the current state; it can still be queried as a table",
+            f"the export in {directory} starts at offset {manifest.start_offset}: without the records before, it does"
+            " not give the current state; it can still be queried as a table",
         )
     return manifest
 
@@ -142,7 +142,7 @@ def bucket_for(manifest: Manifest) -> str:
 
 
 def _rows(kind: type[Line], found: DataFrame) -> tuple[Line, ...]:
-    """The rows of an answer as lines of the report, in order."""
+    """Return the rows of a query's result as lines of the report, in order."""
     return tuple(sorted(kind(**row.asDict()) for row in found.collect()))
 
 

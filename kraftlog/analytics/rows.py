@@ -1,8 +1,8 @@
 """Batches to rows: one row per record, built column by column.
 
-A column costs something only in the rows that have a value in it: it is filled up with nulls when the next value comes,
-and at the end. Bytes that are not a metadata record of this version are no error (a user's own log holds nothing
-else): they become a row of type UNKNOWN with the bytes as they are.
+A row without a value in a column costs nothing there: the column is filled up with nulls when its next value is added,
+and at the end. Bytes that are not a metadata record of this version are no error, since a user's own log has only such
+records: they become a row of type UNKNOWN with the bytes as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MICROSECONDS_PER_MILLISECOND: Final = 1000
 
 CONFIG_RESOURCE_TYPES: Final = {2: "TOPIC", 4: "BROKER"}
-"""Kafka's names of the resource types that have configs here. Another is shown by its number."""
+"""Kafka's names of the resource types that have configs here. Any other type is shown by its number."""
 
 
 def rows_of(batches: Sequence[Batch], start_offset: Offset, end_offset: Offset) -> pyarrow.RecordBatch:

@@ -1,6 +1,6 @@
-"""The columns of the exported log: the one definition that Parquet, Arrow and Spark are given.
+"""The columns of the exported log: one definition for Parquet, Arrow and Spark.
 
-A row is a function of its record and its batch alone: the same offset gives the same row in every export.
+A row depends only on its record and its batch: the same offset gives the same row in every export.
 Names and types never change; a new column is nullable, comes last, and makes a new SCHEMA_VERSION. Older files lack it
 and readers see nulls.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 SCHEMA_VERSION: Final = 1
-"""Goes up with every new column. Each exported file says which version it was written with."""
+"""It grows by one with every new column. The manifest has the version of each file."""
 
 UNKNOWN_RECORD_TYPE: Final = "UNKNOWN"
 """The record_type of bytes that are no metadata record of this version, such as those of a user's own log."""
@@ -72,7 +72,7 @@ def spark_ddl(names: tuple[str, ...] = COLUMN_NAMES) -> str:
 
 
 def arrow_schema() -> pyarrow.Schema:
-    """The same as an Arrow schema: exactly what Spark makes of `spark_ddl` in a UTC session."""
+    """Return the columns as an Arrow schema, equal to the one that Spark makes of `spark_ddl` in a UTC session."""
     import pyarrow as pa
 
     arrow_types = {

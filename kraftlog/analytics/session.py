@@ -1,4 +1,4 @@
-"""A Spark for one machine, set up so that the data source `kraftlog` works and times are what they are in the log."""
+"""A Spark for one machine, set up so that the data source `kraftlog` works and times are the log's, in UTC."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SOURCES: Final = Path(__file__).resolve().parents[2]
 
 
 def local_spark(*, cores: int = 2, driver_memory: str = DRIVER_MEMORY) -> SparkSession:
-    """A local Spark session that knows the data source `kraftlog`; the one that runs already, if there is one.
+    """Return a local Spark session with the data source `kraftlog`: the running one, or a new one.
 
     Takes 6 to 13 seconds. Raises ConfigurationError if Java 17, pyspark or pyarrow is missing. `stop()` it at the end.
     """
@@ -41,7 +41,7 @@ def local_spark(*, cores: int = 2, driver_memory: str = DRIVER_MEMORY) -> SparkS
 
 
 def _set_environment() -> None:
-    """The environment of Spark and its Python workers; variables that the user has set stay."""
+    """Set the environment of Spark and its Python workers; variables that the user has set stay."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

@@ -1,7 +1,8 @@
 """Where an export's batches come from: the port, and its implementation over a running cluster.
 
-`GrpcSource` adds deadlines to `raft.observe.watch`: if a node sends nothing new for `timeout_ms`, though there must be
-more, the next one is tried; when none sends anything the export ends with an error. What it has published stays.
+`GrpcSource` adds deadlines to `raft.observe.watch`: if a node sends nothing new for `timeout_ms` although more is
+committed, the source tries the next node. If no node sends anything, the export ends with an error. Files that it has
+published stay.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ _RETRY_SECONDS_MIN: Final = 0.1
 
 
 class LogDescription(NamedTuple):
-    """What a log has to export."""
+    """The range of offsets that can be exported from a log."""
 
     cluster_id: str
     log_start_offset: Offset
     high_watermark: Offset
     """-1 if it is not known."""
     is_level: bool = True
-    """Whether the node that said so hears a leader; else more may be committed."""
+    """Whether the node that reported it is in contact with a leader; if not, more may be committed."""
 
 
 class CommittedSource(Protocol):
     """A log to export from."""
 
     async def describe(self) -> LogDescription:
-        """What there is to export now."""
+        """Return the range that can be exported now."""
         ...
 
     def batches(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Batch]:
@@ -82,7 +83,7 @@ class GrpcSource:
         self._turn = random.randrange(len(self._endpoints))  # noqa: S311 (spreads load)
 
     async def describe(self) -> LogDescription:
-        """The log's range as a node knows it: one that is level with a leader, if any is.
+        """Return the log's range as one node knows it: a node that is level with a leader, if there is one.
 
         Raises ApiError(INCONSISTENT_CLUSTER_ID) for another cluster, BROKER_NOT_AVAILABLE if no node answers.
         """
@@ -107,7 +108,7 @@ class GrpcSource:
         )  # fmt: skip
 
     async def _level_node(self, node: log_pb2.DescribeNodeResponse, cluster_id: str) -> log_pb2.DescribeNodeResponse:
-        """What a node says that is level, and that is asked first from now on; `node` if none is."""
+        """Return the description by a level node, which is asked first from now on; `node` if no node is level."""
         nodes = KnownNodes(self._endpoints)
         nodes.learn(self._endpoint, node, cluster_id)
         found = await nodes.level_node(self._endpoint, cluster_id)
@@ -151,7 +152,7 @@ class GrpcSource:
         return ", ".join(map(str, self._endpoints))
 
     def _watch(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Watched]:
-        """The batches from the endpoints, starting with the one whose turn it is."""
+        """Watch the endpoints, starting with the one whose turn it is."""
         first = self._turn % len(self._endpoints)
         endpoints = self._endpoints[first:] + self._endpoints[:first]
         return watch(
@@ -178,7 +179,7 @@ class GrpcSource:
 
 
 class _NodeLost(ApiError):
-    """This node sends no more; another, or the same later, may."""
+    """A node does not answer. Another node may answer, or this node later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, f"{message}; check the address and that the node runs")

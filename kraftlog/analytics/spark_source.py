@@ -1,10 +1,10 @@
 """The Spark data source `kraftlog` over an export: `spark.read.format("kraftlog").load("DIR")`.
 
-- A DataFrame is a fixed snapshot: the manifest is read once. Load again to see what was exported since.
+- A DataFrame is a fixed snapshot: the manifest is read once. Load again to see later exports.
 - Offsets are chosen by options (`startingOffsets`, `endingOffsets`), columns by `.schema("offset BIGINT, …")`: only
   those are read from the files.
-- There is no `pushFilters`, on purpose: in Spark 4.3 the filter of one query leaks into the next query on the same
-  DataFrame. Spark itself filters the rows that are read here, and does so correctly.
+- `pushFilters` is missing on purpose: in Spark 4.3 the filter of one query leaks into the next query on the same
+  DataFrame. Without it, Spark itself filters the rows, correctly.
 
 Readers are pickled and run in Python workers, so this package must be importable there.
 """
@@ -79,7 +79,7 @@ class ExportReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The rows of one span as Arrow batches with exactly the schema that Spark expects."""
-        if not isinstance(partition, Span):  # Spark invents one when there are none
+        if not isinstance(partition, Span):  # Spark makes up a partition if there is none
             return
         import pyarrow.parquet as pq
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -100,7 +100,7 @@ def _check_columns(schema: StructType) -> None:
     for field in schema.fields:
         expected = types.get(field.name)
         if expected is None:
-            raise ConfigurationError(f"there is no column {field.name!r}; there are {', '.join(types)}")
+            raise ConfigurationError(f"there is no column {field.name!r}; the columns are {', '.join(types)}")
         if field.dataType.simpleString() != expected:
             raise ConfigurationError(
                 f"column {field.name!r} is {expected.upper()}, not {field.dataType.simpleString().upper()}; cast it"
@@ -133,7 +133,7 @@ def _within(batch: pyarrow.RecordBatch, span: Span) -> pyarrow.RecordBatch:
 
 
 def _shaped(rows: pyarrow.RecordBatch, wanted: pyarrow.Schema) -> pyarrow.RecordBatch:
-    """The rows with exactly the wanted columns; one that an older file lacks is null."""
+    """Return the rows with exactly the wanted columns; a column that an older file lacks is null."""
     import pyarrow as pa
 
     present = set(rows.schema.names)

@@ -1,4 +1,4 @@
-"""Writes one Parquet file of an export: row group by row group under a temporary name, then published for good."""
+"""Writes one Parquet file of an export: row group by row group under a temporary name, and then publishes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LATEST_MS: Final = 2**63 - 1
 class RangeWriter:
     """A file that grows by row groups. `finish` publishes it; `abandon` removes it. One of them must be called.
 
-    All calls may take long (they encode and compress, `finish` syncs) and come from one thread at a time.
+    All calls may take long: they encode and compress, and `finish` syncs. Only one thread may call it at a time.
     """
 
     def __init__(self, files: ExportFiles, directory: Path, start_offset: Offset, epoch: Epoch) -> None:
@@ -55,7 +55,7 @@ class RangeWriter:
         self._end_offset = end_offset
 
     def finish(self) -> ExportedFile:
-        """Publish what was written; at least one row group must have been."""
+        """Publish the file. At least one row group must have been written."""
         if self._parquet is None:
             raise ValueError("a range without rows is not published")
         with storage_errors(self._temporary_path, "write"):

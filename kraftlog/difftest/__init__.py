@@ -1,1 +1,1 @@
-"""The same administration on three stock Kafka controllers and on three of our voters: what differs is a finding."""
+"""The same administration on three stock Kafka controllers and on three kraftlog voters: a difference is a finding."""

@@ -1,4 +1,4 @@
-"""Where the two systems differ: in an answer, in the records of a resource, or in what these add up to."""
+"""Where the two systems differ: in an answer, in the records of a resource, or in the metadata that results."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ NOTHING: Final = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference. `of` is "answer", "records" or "image"; `where` the part or the resource."""
+    """One difference. `of` is "answer", "records", "image" or "placement"; `where` is the part or the resource."""
 
     step: int
-    """The number of the step after which it shows, from 0."""
+    """The number of the step after which the difference shows, from 0."""
     of: str
     where: str
     kafka: str
     own: str
     rule: str = ""
-    """The rule that says so, if it is a deviation that is meant."""
+    """The rule that documents the difference, if it is an intended deviation."""
 
     def to_json(self) -> dict[str, Any]:
-        """As an object of JSON."""
+        """Return the difference as a JSON object."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def compare_answers(step: int, kafka: Answer, own: Answer) -> list[Difference]:
-    """Part by part."""
+    """Compare the answers part by part."""
     return _compare(step, "answer", kafka, own)
 
 
 def compare_records(step: int, kafka: Iterable[Record], own: Iterable[Record]) -> list[Difference]:
-    """Each resource's sequence. The order of different resources does not count."""
+    """Compare each resource's sequence of records. The order of records of different resources does not count."""
     return _compare(step, "records", _by_resource(kafka), _by_resource(own))
 
 
 def compare_images(
     step: int, kafka: Image, own: Image, kafka_before: Mapping[str, Any], own_before: Mapping[str, Any]
 ) -> list[Difference]:
-    """Resource by resource; what is as it was before everything, `..._before`, is left out."""
+    """Compare resource by resource. A resource that is as it was before all sequences, `..._before`, is left out."""
     return _compare(step, "image", _changed(kafka, kafka_before), _changed(own, own_before))
 
 

@@ -1,6 +1,6 @@
-"""The differences that docs/rules has as deviations, each with its rule, and that leave the metadata the same.
+"""The intended differences that leave the metadata of both systems the same, each with its rule in docs/rules.
 
-For those that do not, see `kraftlog.difftest.parting`.
+`kraftlog.difftest.parting` has those after which the metadata differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Partitions: TypeAlias = Mapping[Key, Partition]
 Explains = Callable[[Difference, Step, Partitions], bool]
 
 STALE_INDEX: Final = "existed in isrMembers, but not in the topics map"
-"""What Kafka's exception says."""
+"""The text of Kafka's exception."""
 _FENCED: Final = re.compile(r"^BrokerRegistrationChange\(epoch=registration \d+, fenced=True\)(; )?")
 _ELECTED: Final = re.compile(r"isr=\((\d+),\), leader=\1\b")
 _LAST_KNOWN_LEADS: Final = re.compile(r"isr=\((\d+),\), leader=\1, recovery_state=1(, )?")
@@ -33,10 +33,10 @@ _LEADER: Final = re.compile(r"leader=(\d+)")
 def explained(
     differences: list[Difference], step: Step, before: Partitions, with_former: Collection[Key] = ()
 ) -> list[Difference]:
-    """The same differences, with the rule of those that are meant.
+    """Return the same differences, each intended one with its rule.
 
-    `before` are the partitions before the step, `with_former` those for which Kafka's list of eligible replicas has
-    brokers that are no longer replicas.
+    `before` has the partitions before the step. `with_former` names the partitions for which Kafka's list of eligible
+    replicas has brokers that are no longer replicas.
     """
     found = []
     for difference in differences:
@@ -48,7 +48,9 @@ def explained(
 
 
 def _waits_for_former(difference: Difference, with_former: Collection[Key]) -> bool:
-    """CT-56: while its list names any replica, be it a former one, Kafka does not elect the last known leader."""
+    """CT-56: while its list of eligible replicas has any broker, even a former replica, Kafka does not elect the last
+    known leader.
+    """
     others, elections = _LAST_KNOWN_LEADS.subn("", difference.own)
     if difference.of != "records" or not elections or "last_known_elr=()" not in others:
         return False
@@ -67,19 +69,19 @@ def _is_unneeded(difference: Difference, kind: str) -> bool:
 
 
 def _has_no_name(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-22: an empty name is none."""
+    """CT-22: an empty topic name is an invalid request."""
     is_empty = isinstance(step, steps.DeleteTopics) and difference.where == ""
     return is_empty and _is_answer(difference, "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST")
 
 
 def _fenced_twice(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-30: a fenced broker has no session that could end, and have it fenced once more."""
+    """CT-30: a fenced broker has no session, so no session can end and fence it a second time."""
     others = _FENCED.sub("", difference.kafka)
     return difference.of == "records" and others != difference.kafka and (others or NOTHING) == difference.own
 
 
 def _reaches_rack(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-32: a fenced broker is taken only if no active one is left, not to reach one more rack."""
+    """CT-32: placement uses a fenced broker only if no active one is left, and not to reach one more rack."""
     return (difference.of, difference.where) in (
         ("placement", "active brokers first"),
         ("placement", "replicas are on many"),
@@ -87,7 +89,7 @@ def _reaches_rack(difference: Difference, step: Step, before: Partitions) -> boo
 
 
 def _registered_again(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-33: a registration that says nothing new makes no record."""
+    """CT-33: a registration that changes nothing writes no record."""
     return _is_unneeded(difference, "RegisterBroker")
 
 
@@ -97,12 +99,12 @@ def _not_registered(difference: Difference, step: Step, before: Partitions) -> b
 
 
 def _without_directories(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-35: a broker whose directories have failed is not unfenced at once, and is fenced if none is left."""
+    """CT-35: a broker with failed directories is not unfenced at once, and is fenced if no directory is left."""
     return isinstance(step, steps.Heartbeat) and bool(step.offline_log_dirs) and difference.of in ("answer", "records")
 
 
 def _fenced_first(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-36: before a broker is unregistered it is fenced, if it is not."""
+    """CT-36: a broker is fenced, if it is not yet, before it is unregistered."""
     return (
         isinstance(step, steps.UnregisterBroker)
         and difference.of == "records"
@@ -112,7 +114,7 @@ def _fenced_first(difference: Difference, step: Step, before: Partitions) -> boo
 
 
 def _elects_other(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-51: an unclean election takes replicas that a reassignment adds last."""
+    """CT-51: an unclean election prefers any other replica to one that a reassignment adds."""
     partition, _ = _partitions_of(difference, before)
     kafka, own = _LEADER.search(difference.kafka), _LEADER.search(difference.own)
     if partition is None or kafka is None or own is None:
@@ -122,7 +124,7 @@ def _elects_other(difference: Difference, step: Step, before: Partitions) -> boo
 
 
 def _counts_first(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-56: a partition needs no more in sync than it has replicas; in Kafka than the first one has."""
+    """CT-56: min.insync.replicas is bounded by the partition's replicas; in Kafka by those of the first partition."""
     partition, first = _partitions_of(difference, before)
     if partition is None or first is None or len(first.replicas) >= len(partition.replicas):
         return False
@@ -133,14 +135,14 @@ def _counts_first(difference: Difference, step: Step, before: Partitions) -> boo
 
 
 def _remembers_member(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-56: if an ISR becomes empty that had no leader, its first member is remembered in the leader's place."""
+    """CT-56: if the ISR of a partition without a leader becomes empty, its first member is the last known leader."""
     partition, _ = _partitions_of(difference, before)
     has_none = partition is not None and partition.leader == NO_BROKER
     return has_none and difference.of == "records" and _LAST_KNOWN.sub("", difference.own) == difference.kafka
 
 
 def _partitions_of(difference: Difference, before: Partitions) -> tuple[Partition | None, Partition | None]:
-    """The partition that a difference is about, and the first one of its topic."""
+    """The partition that a difference is about, and the first partition of its topic."""
     topic, number = _key_of(difference)
     return before.get((topic, number)), before.get((topic, 0))
 
@@ -152,13 +154,13 @@ def _key_of(difference: Difference) -> Key:
 
 
 def _clears_all(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-56: eligible replicas are forgotten by changes of their partitions, not by a record of its own."""
+    """CT-56: changes of their partitions remove eligible replicas, not a ClearElr record."""
     others = [record for record in difference.kafka.split("; ") if not record.startswith("ClearElr(")]
     return difference.of == "records" and "; ".join(others or [NOTHING]) == difference.own
 
 
 def _forgets_gone(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-56: Kafka removes former replicas from its list of eligible ones: only the epoch shows it."""
+    """CT-56: Kafka removes former replicas from its list of eligible replicas: only the partition epoch shows it."""
     if difference.of == "records":
         return (difference.kafka, difference.own) == ("PartitionChange()", NOTHING)
     texts = [_EPOCH.sub("", text) for text in (difference.kafka, difference.own)]
@@ -166,7 +168,7 @@ def _forgets_gone(difference: Difference, step: Step, before: Partitions) -> boo
 
 
 def _faults(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-56: Kafka 4.3 keeps an index of eligible replicas that it has forgotten, and trips over deleted topics."""
+    """CT-56: Kafka 4.3 keeps eligible replicas in an index after removing them, and fails at a deleted topic there."""
     return _is_answer(difference, "NOT_CONTROLLER", "an answer") and STALE_INDEX in difference.kafka
 
 
@@ -176,24 +178,24 @@ def _is_unknown_type(difference: Difference, step: Step, before: Partitions) -> 
 
 
 def _is_looked_for_first(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-60: whether a topic exists is seen before its configs are."""
+    """CT-60: kraftlog checks that a topic exists before it checks the configs; Kafka does the reverse."""
     is_config = isinstance(step, steps.AlterConfigs)
     return is_config and _is_answer(difference, "INVALID_CONFIG", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 def _has_level(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-61: a level that a feature has makes no record."""
+    """CT-61: setting a feature to its present level writes no record."""
     return isinstance(step, steps.UpdateFeature) and _is_unneeded(difference, "FeatureLevel")
 
 
 def _is_address(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-63: an IP address of a quota must be one."""
+    """CT-63: the IP address of a quota must be a valid address."""
     is_host = isinstance(step, steps.AlterQuotas) and any(kind == "ip" for kind, _ in step.entity)
     return is_host and difference.own in ("INVALID_REQUEST", NOTHING)
 
 
 def _has_any(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-63: an entry that says ANY is refused; in Kafka the request fails."""
+    """CT-63: an access control entry with ANY is refused; in Kafka the whole request fails."""
     return isinstance(step, steps.CreateAcls) and _is_answer(difference, "UNKNOWN_SERVER_ERROR", "INVALID_REQUEST")
 
 

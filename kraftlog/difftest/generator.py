@@ -1,7 +1,7 @@
-"""Sequences of administration, drawn from a seed: most of it valid, some of it not, and more of what is seldom right.
+"""Sequences of administrative steps, drawn from a seed. Most are valid, and error-prone kinds are drawn more often.
 
-The generator knows roughly what there is: topics, the assignments that it gave, which brokers it stopped. Whether a
-step is valid when its turn comes only the systems know, and they must agree.
+The generator knows roughly which topics exist, which assignments it gave and which brokers it stopped. Only the systems
+know whether a step is valid when it is carried out, and they must agree.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ FEATURE: Final = "eligible.leader.replicas.version"
 
 
 def generate(seed: int, length: int = STEPS) -> list[Step]:
-    """The sequence of a seed: the same each time."""
+    """Return the sequence of a seed: the same each time."""
     return _Generator(Random(seed)).sequence(length)  # noqa: S311 (no secret)
 
 
 class _Generator:
-    """What the sequence so far has made."""
+    """Draws one sequence, and keeps the state that the steps drawn so far lead to."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._assigned: dict[str, list[tuple[int, ...]]] = {}
         self._incarnations = dict.fromkeys(BROKERS, 0)
         self._stopped: dict[int, bool] = {}
-        """Brokers that have to be started again, and whether they were shut down cleanly."""
+        """The stopped brokers, and whether each was shut down cleanly."""
         self._fenced: set[int] = set()
         self._odd = OddSteps(random, BROKERS, TOPICS)
 
     def sequence(self, length: int) -> list[Step]:
-        """Brokers start, topics are created, and then anything."""
+        """Draw the start of the brokers, the creation of topics, and then steps of any kind."""
         found: list[Step] = []
         for broker_id in BROKERS:
             found += self._start(broker_id)
@@ -98,7 +98,7 @@ class _Generator:
         return [broker_id for broker_id in BROKERS if broker_id not in self._stopped]
 
     def _fence(self) -> list[Step]:
-        """At most two brokers are away, so that something can still go on; seldom all are."""
+        """Fence a broker. Mostly at most two brokers are away, so that the others can continue."""
         away = len(self._stopped) + len(self._fenced)
         running = [broker_id for broker_id in self._running() if broker_id not in self._fenced]
         if not running or (away >= 2 and self._random.random() < 0.8):
@@ -139,7 +139,7 @@ class _Generator:
         return self._start(broker_id, is_clean, is_late=True)
 
     def _fail_directory(self) -> list[Step]:
-        """Mostly the same directory, so that the other is left."""
+        """Fail a directory, mostly the same one, so that the other is left."""
         broker_id = BROKERS[-1]
         if broker_id in self._stopped:
             return []
@@ -218,7 +218,7 @@ class _Generator:
         return [steps.ElectLeaders(election_type, (self._partition(),))]
 
     def _lead_back(self) -> list[Step]:
-        """A broker is away for a moment, is in sync again, and leads what it should."""
+        """Fence a broker for a moment, bring it back into the ISR, and elect preferred leaders."""
         running = [broker_id for broker_id in self._running() if broker_id not in self._fenced]
         if not running or not self._assigned:
             return []
@@ -229,7 +229,7 @@ class _Generator:
         return [*away, *in_sync, steps.ElectLeaders(steps.PREFERRED, self._random.choice((None, ((topic, 0),))))]
 
     def _strand(self) -> list[Step]:
-        """A leader is alone in sync, and goes: only an unclean election can help, and perhaps not even that."""
+        """Reduce an ISR to the leader and fence the leader. Then at most an unclean election can elect another."""
         topic, partition = self._partition()
         assigned = self._assigned.get(topic)
         if not assigned or assigned[partition][0] in self._stopped:

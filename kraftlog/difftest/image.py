@@ -1,4 +1,4 @@
-"""What the records of one system add up to: small, and with no code of the state machine that it is to judge."""
+"""The metadata that the records of one system result in, computed without code of the state machine under test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ELIGIBLE: Final = ("elr", "last_known_elr")
 
 
 class WrongRecord(KraftlogError):
-    """A record says something about a resource that does not exist."""
+    """A record is about a resource that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Broker:
 
 @dataclass(slots=True)
 class Image:
-    """All metadata, by names that mean the same on both systems."""
+    """All metadata, under names that are the same on both systems."""
 
     topics: set[str] = field(default_factory=set)
     partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
@@ -58,17 +58,17 @@ class Image:
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     entries: dict[str, int] = field(default_factory=dict)
-    """How many entries have this content."""
+    """The number of access control entries with each content."""
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     former_eligible: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
-    """The eligible replicas of each partition that are no longer replicas: only Kafka has some."""
+    """The eligible replicas of each partition that are no longer replicas; only Kafka has such."""
     has_forgotten_eligible: bool = False
-    """Whether a ClearElr took eligible replicas away."""
+    """Whether a ClearElr record removed eligible replicas."""
     _entities: dict[str, tuple[tuple[str, str | None], ...]] = field(default_factory=dict)
 
     def apply(self, record: Record) -> None:
-        """Take a committed record. Raises WrongRecord."""
+        """Apply a committed record. Raises WrongRecord."""
         apply = _APPLY.get(record.kind)
         if apply is None:
             raise WrongRecord(f"no controller should have written {record}")
@@ -78,9 +78,10 @@ class Image:
             raise WrongRecord(f"{record} is about {missing}, which does not exist") from None
 
     def settled(self, record: Record) -> Record:
-        """The record with its eligible replicas ascending, without those that are no longer replicas (CT-56).
+        """Return the record with its eligible replicas in ascending order, without former replicas (CT-56).
 
-        Kafka keeps these in the list, and elects none of them before they are replicas again: `former_eligible`.
+        Kafka keeps former replicas in the list, but elects none of them before it is a replica again. They are kept in
+        `former_eligible`.
         """
         partition = self.partitions.get(_key(record.resource)) if record.kind == "PartitionChange" else None
         if partition is None:
@@ -102,11 +103,11 @@ class Image:
         return sorted(partition for name, partition in self.partitions if name == topic)
 
     def quota_entities(self) -> list[tuple[tuple[tuple[str, str | None], ...], dict[str, float]]]:
-        """The entities with quotas, and these."""
+        """The entities with quotas, each with its quotas."""
         return [(entity, self.quotas[resource]) for resource, entity in self._entities.items()]
 
     def resources(self) -> dict[str, Any]:
-        """Each resource with its state: what is compared."""
+        """Each resource with its state, for the comparison."""
         shown: dict[str, Any] = {f"topic {name}": True for name in self.topics}
         shown |= {partition_resource(*key): partition for key, partition in self.partitions.items()}
         shown |= {f"broker {broker_id}": broker for broker_id, broker in self.brokers.items()}
@@ -147,7 +148,7 @@ def _partition(image: Image, resource: str, values: dict[str, Any]) -> None:
 
 
 def _change_partition(image: Image, resource: str, values: dict[str, Any]) -> None:
-    """CT-01: the partition epoch rises always, the leader epoch if the leader is named."""
+    """CT-01: the partition epoch always grows by one, the leader epoch if the record has a leader."""
     partition = image.partitions[_key(resource)]
     image.partitions[_key(resource)] = replace(
         partition,
@@ -158,7 +159,7 @@ def _change_partition(image: Image, resource: str, values: dict[str, Any]) -> No
 
 
 def _clear_elr(image: Image, _: str, values: dict[str, Any]) -> None:
-    """It changes only the partitions that have some."""
+    """Change only the partitions that have eligible replicas or a last known leader."""
     for key, partition in image.partitions.items():
         has_some = partition.elr or partition.last_known_elr or image.former_eligible.get(key)
         if values["topic"] in ("", key[0]) and has_some:

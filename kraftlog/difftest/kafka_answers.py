@@ -25,7 +25,7 @@ from kraftlog.kafka.messages import (
 
 
 def answer_of(step: steps.Step, response: Any) -> Answer:
-    """What is compared of a response."""
+    """Return the parts of a response that are compared."""
     return _ANSWERS[type(step)](step, response)
 
 

@@ -21,11 +21,11 @@ from kraftlog.kafka.notation import Message
 NO_CHANGE_OF_LEADER: Final = -2
 NO_CHANGE_OF_RECOVERY: Final = -1
 _FLAGS: Final = {1: True, -1: False}
-"""How BrokerRegistrationChangeRecord says that a broker is fenced or not; 0: no change."""
+"""The values of BrokerRegistrationChangeRecord for fenced and not fenced; 0 is no change."""
 
 
 def from_kafka(record: Message, names: Names) -> Record | None:
-    """The record, or None for one that says nothing about the metadata. `names` learns what it creates."""
+    """Return the record, or None for one that does not change the metadata. `names` learns the ids that it creates."""
     convert = _CONVERSIONS.get(type(record))
     if convert is None:
         return None if type(record) in _IGNORED else Record(type(record).__name__, "other", {})

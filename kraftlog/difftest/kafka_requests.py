@@ -46,18 +46,18 @@ FEATURES: Final = (
     ("group.version", 0, 1), ("transaction.version", 0, 2), ("share.version", 0, 2), ("streams.version", 0, 1),
     ("kraft.version", 0, 1),
 )  # fmt: skip
-"""What a broker of a run supports; of these our system knows the first two."""
+"""The features that a broker of a run supports; kraftlog knows the first two of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a request is made of, beside the step."""
+    """The state that a request depends on, apart from its step."""
 
     image: Image
     names: Names
     cluster_id: str
     end_offset: int
-    """After the last record that was read."""
+    """The offset after the last record that was read."""
 
 
 def request_of(step: steps.Step, known: Known) -> Message:
@@ -67,12 +67,12 @@ def request_of(step: steps.Step, known: Known) -> Message:
 
 
 def broker_epoch(names: Names, broker_id: int, change: int) -> int:
-    """The broker's epoch with a step's change; -1 plus that for a broker that was never there."""
+    """Return the broker's epoch plus a step's change; -1 plus the change for a broker that never registered."""
     return names.broker_epochs.get(broker_id, -1) + (UNKNOWN_EPOCH if change > 0 else change)
 
 
 def topic_id(names: Names, topic: str) -> bytes:
-    """The id of a topic, or one that is none."""
+    """Return the id of a topic, or an id that no topic has."""
     return names.topic_ids.get(topic, UNKNOWN_TOPIC_ID)
 
 
@@ -105,7 +105,7 @@ def isr_of(step: steps.AlterPartition, image: Image) -> tuple[int, ...]:
 
 
 def member_epoch(step: steps.AlterPartition, names: Names, broker_id: int) -> int:
-    """The broker epoch that a proposal names for a member; -1: none."""
+    """Return the broker epoch that a proposal names for a member; -1 for none."""
     change = step.member_epoch_change
     return -1 if change is None else broker_epoch(names, broker_id, change)
 

@@ -1,4 +1,4 @@
-"""Three stock Kafka controllers, asked in Kafka's protocol, and their log, read as an observer reads it."""
+"""Three stock Kafka controllers, reached through Kafka's protocol, and their log, which is read as an observer."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 FETCH_BYTES_MAX: Final = 512 * 1024
 FETCH_WAIT_MS: Final = 10
 FAULT: Final = "Encountered quorum controller fault"
-"""What a controller logs before it resigns; the exception follows in the next line."""
+"""A controller logs this before it resigns; the exception follows in the next line."""
 
 JVM_OPTIONS: Final = (
     *("-Xmx256M", "-Xms64M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"),
 )
-"""Small and soon ready: nothing is measured."""
+"""Little memory and a fast start, since nothing is measured."""
 
 RELEASE: Final = METADATA_VERSION_NAMES[METADATA_VERSION_LATEST]
-"""The newest metadata.version that our system has."""
+"""The newest metadata.version that kraftlog has."""
 
 SETTINGS: Final[dict[str, object]] = {
     "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
@@ -62,11 +62,11 @@ SETTINGS: Final[dict[str, object]] = {
     "controller.quorum.fetch.timeout.ms": 20_000,
     "controller.quorum.election.timeout.ms": 2_000,
 }
-"""Nothing happens by itself, access control entries are kept, and a busy machine does not change the leader."""
+"""No controller acts by itself, access control entries are stored, and a busy machine does not change the leader."""
 
 
 class KafkaSystem(System):
-    """A running Kafka of three controllers. If another becomes active, every step fails."""
+    """A running Kafka of three controllers. If another controller becomes active, every step fails."""
 
     def __init__(self, version: str, cluster_id: str, connection: Connection, leader_epoch: int, log: Path) -> None:
         super().__init__()
@@ -94,18 +94,21 @@ class KafkaSystem(System):
 
     @property
     def name(self) -> str:
-        """With its version."""
+        """Kafka and its version."""
         return f"Kafka {self._version}"
 
     async def carry_out(self, step: Step) -> Answer:
-        """One request."""
+        """Carry out a step as one request."""
         known = Known(self.image, self.names, self._cluster_id, self._end_offset)
         request = request_of(step, known)
         response = await self._connection.call(request, VERSIONS[request.KEY], api_of(request.KEY).response)
         return answer_of(step, response)
 
     async def read_records(self) -> list[Record]:
-        """An answer comes after its records are committed: they are in the log of the controller that gives it."""
+        """Return the new committed records.
+
+        A controller answers after the records of a request are committed, so its log has them when the answer arrives.
+        """
         records: list[Record] = []
         while True:
             fetched = await self._fetch()
@@ -140,27 +143,30 @@ class KafkaSystem(System):
         )
         response = await self._connection.call(request, FETCH_VERSION, FetchResponse)
         if response.error_code or not response.responses:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, f"Kafka refuses a fetch with error {response.error_code}")
+            raise ApiError(ErrorCode.NOT_CONTROLLER, f"Kafka refused a Fetch with error {response.error_code}")
         (fetched,) = response.responses[0].partitions
         if fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise Resigned(ErrorCode.NOT_CONTROLLER, _fault_in(self._log))
         if fetched.error_code or fetched.diverging_epoch.epoch >= 0 or fetched.snapshot_id.epoch >= 0:
             raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
-                f"Kafka does not give its log from offset {self._end_offset} on: error {fetched.error_code}",
+                f"Kafka returned no records from offset {self._end_offset} on: error {fetched.error_code}",
             )
         return fetched
 
 
 def _fault_in(log: Path) -> str:
-    """The exception because of which a controller resigned last, from what it logged."""
+    """Return the exception after which a controller last resigned, from its log file."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     faults = [after for line, after in pairwise(lines) if FAULT in line]
-    return f"Kafka's controller resigned: {faults[-1] if faults else 'it does not say why'}"
+    return f"Kafka's controller resigned: {faults[-1] if faults else 'its log has no reason'}"
 
 
 async def _active(endpoints: list[Endpoint]) -> tuple[Connection, int, int] | None:
-    """A connection to the active controller, its id and epoch; None if there is none yet. Ids are endpoints' places."""
+    """Return a connection to the active controller, its id and its epoch; None if there is none yet.
+
+    Controller n has the n-th endpoint, from 1.
+    """
     for endpoint in endpoints:
         try:
             connection = await Connection.open(endpoint)
@@ -178,7 +184,7 @@ async def _active(endpoints: list[Endpoint]) -> tuple[Connection, int, int] | No
 
 
 async def _leader(connection: Connection) -> tuple[int, int]:
-    """The leader and its epoch; -1 for the leader if it is not known or has nothing committed."""
+    """Return the leader and its epoch; -1 for both if the leader is unknown or has committed nothing."""
     request = DescribeQuorumRequest(
         topics=(TopicData(topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=0),)),)
     )

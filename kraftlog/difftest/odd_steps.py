@@ -1,4 +1,4 @@
-"""Steps that are mostly wrong, each in one way; and those that concern neither brokers nor topics, right and wrong."""
+"""Steps that are mostly invalid, each in one way; and valid and invalid steps about neither brokers nor topics."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ ACLS_OF_ANY: Final = (
     steps.Acl(2, "alpha", 1, "User:a", "*", 3, 3),
     steps.Acl(2, "alpha", 3, "User:a", "*", 3, 1),
 )
-"""With ANY: a request of Kafka's fails as a whole with one of these. (With UNKNOWN, Kafka closes the connection.)"""
+"""Entries with ANY. In Kafka a request with one of them fails as a whole; with UNKNOWN, Kafka closes the connection."""
 
 FILTERS: Final = (
     steps.AclFilter(1, None, 1, None, None, 1, 1),
@@ -136,12 +136,12 @@ FEATURES: Final = (
 
 
 def log_dirs_of(broker_id: int, brokers: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of a broker's log directories: the last one has two."""
+    """Return the numbers of a broker's log directories: the last broker has two."""
     return (1, 2) if broker_id == brokers[-1] else (1,)
 
 
 class OddSteps:
-    """Draws one at a time."""
+    """Draws one odd step at a time."""
 
     def __init__(self, random: Random, brokers: Sequence[int], topics: Sequence[str]) -> None:
         self._random = random
@@ -149,7 +149,7 @@ class OddSteps:
         self._topics = topics
 
     def draw(self) -> Step:
-        """One step."""
+        """Draw one step."""
         kinds: list[Callable[[], Step]] = [
             self._create, self._configs, self._quotas, self._create_acls, self._delete_acls, self._features,
             *(self._alter_partition,) * 5, self._reassign, self._elect, self._grow, self._register,

@@ -1,4 +1,4 @@
-"""Our results as answers that can be compared."""
+"""kraftlog's results as answers that can be compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftpb.v1.admin_pb2 import OperationResult
 
 
 def answer_of(step: steps.Step, result: OperationResult) -> Answer:
-    """What is compared of a result."""
+    """Return the parts of a result that are compared."""
     if result.error_code:
         return {"": error_name(result.error_code)}
     return _ANSWERS[type(step)](step, result)
@@ -90,7 +90,7 @@ def _updated(_: steps.Step, result: OperationResult) -> Answer:
 
 
 def _quoted(_: steps.Step, result: OperationResult) -> Answer:
-    """Kafka answers once for an entity; so does this, with the first error."""
+    """Return one answer for the entity, as Kafka does: the first error, if any."""
     codes = [found.error_code for found in result.alter_client_quotas.results]
     return {"0": error_name(next((code for code in codes if code), 0))}
 

@@ -1,4 +1,5 @@
-"""Our metadata records in the form that is compared: by way of Kafka's, as the same functions then show both."""
+"""kraftlog's metadata records in the form that is compared. They are first converted to Kafka's records, so that the
+same functions convert the records of both systems."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 
 
 def from_own(record: MetadataRecord, names: Names) -> Record | None:
-    """The record, or None for one that says nothing about the metadata. `names` learns what it creates."""
+    """Return the record, or None for one that does not change the metadata. `names` learns the ids that it creates."""
     kind = record.WhichOneof("record")
     if kind in _IGNORED:
         return None
@@ -103,4 +104,5 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Message]]] = {
     "client_quota": _quota,
     "remove_access_control_entry": _remove_entry,
 }
-"""What snapshots hold is converted as `kraftlog kafka export` does it; what removes or changes, here."""
+"""Records that a snapshot can hold are converted as by `kraftlog kafka export`; records that remove or change something
+are converted here."""

@@ -1,4 +1,4 @@
-"""Steps as our operations."""
+"""Steps as kraftlog's operations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from kraftpb.v1 import admin_pb2, metadata_pb2
 from kraftpb.v1.admin_pb2 import Operation
 
 ANY: Final = 1
-"""Kafka's number for any type, operation or permission: a filter of ours leaves that out."""
+"""Kafka's number for any type, operation or permission. In kraftlog's filters the field is not set instead."""
 
 
 def operation_of(step: steps.Step, known: Known) -> Operation:
-    """The operation for a step."""
+    """Return the operation for a step."""
     operation: Operation = _OPERATIONS[type(step)](step, known)
     operation.timeout_ms = TIMEOUT_MS
     return operation

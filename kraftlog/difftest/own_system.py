@@ -1,4 +1,4 @@
-"""Three of our voters, asked with the admin client, and their log, watched."""
+"""Three kraftlog voters, reached through the admin client, and their log, which is watched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS: Final[dict[str, object]] = {
     "controller.quorum.fetch.timeout.ms": 10_000,
     "controller.quorum.election.timeout.ms": 2_000,
 }
-"""Nothing happens by itself; and a busy machine does not change the leader."""
+"""No controller acts by itself, and a busy machine does not change the leader."""
 
 
 class OwnSystem(System):
@@ -70,18 +70,18 @@ class OwnSystem(System):
 
     @property
     def name(self) -> str:
-        """Ours."""
+        """The name in reports."""
         return "kraftlog"
 
     async def carry_out(self, step: Step) -> Answer:
-        """One operation, without a retry."""
+        """Carry out a step as one operation, without a retry."""
         known = Known(self.image, self.names, self._cluster_id, self._end_offset)
         result = await self._client.execute(operation_of(step, known), retry=False)
         self._wanted_end_offset = max(self._wanted_end_offset, result.end_offset, result.state_end_offset)
         return answer_of(step, result)
 
     async def read_records(self) -> list[Record]:
-        """Up to the end offset of the last answer at least."""
+        """Return the new committed records, at least up to the end offset of the last answer."""
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 while self._watched_end_offset < self._wanted_end_offset:
@@ -89,7 +89,7 @@ class OwnSystem(System):
                     await self._arrived.wait()
         except TimeoutError:
             raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT, f"offset {self._wanted_end_offset} of our log is not to be seen"
+                ErrorCode.REQUEST_TIMED_OUT, f"the log of kraftlog does not reach offset {self._wanted_end_offset}"
             ) from None
         unread, self._unread = self._unread, []
         records: list[Record] = []

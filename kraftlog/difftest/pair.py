@@ -1,4 +1,4 @@
-"""The two systems as processes: started when they are needed, and started again when they cannot be made equal."""
+"""The two systems as processes: started when needed, and restarted if they cannot be cleared for the next sequence."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kraftlog.difftest.session import Outcome, Session
 from kraftlog.difftest.steps import Step
 
 ATTEMPTS: Final = 3
-"""How often a sequence is run that was disturbed."""
+"""How often a sequence is run if it is disturbed."""
 
 
 class Pair:
-    """Use it as `async with Pair(...) as pair`; at the end both systems are stopped."""
+    """Both systems. Use it as `async with Pair(...) as pair`, which stops them at the end."""
 
     def __init__(self, kafka: Kafka, directory: Path | None) -> None:
         self._kafka = kafka
@@ -37,7 +37,7 @@ class Pair:
         await self._stop()
 
     async def run(self, sequence: Sequence[Step]) -> Outcome:
-        """Run a sequence from a state in which there is nothing. Raises what the last of three attempts raised."""
+        """Run a sequence on two empty systems. Raises the error of the last of three attempts."""
         attempt = 1
         while True:
             try:
@@ -71,7 +71,7 @@ class Pair:
 
 
 async def _is_cleared(session: Session) -> bool:
-    """Whether both are as new again. A system that does not answer is not."""
+    """Clear both systems; return whether both are empty again. A system that does not answer is not."""
     try:
         return await session.clear()
     except KraftlogError:

@@ -1,7 +1,7 @@
-"""Steps after which the two are known to have other metadata for good, each with the rule that says so in docs/rules.
+"""Steps after which the metadata of the two systems are known to diverge, each with its rule in docs/rules.
 
-A sequence that comes to such a step ends there. So most of them are left out, chosen by what the step says: a shorter
-sequence chooses the same.
+A sequence ends at such a step. So most of these steps are left out. The content of a step decides, so that a shorter
+sequence leaves out the same steps.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from kraftlog.difftest.steps import Step
 from statemachine.words.features import METADATA_VERSION
 
 CARRIED_OUT_OF: Final = 8
-"""Of so many such steps one is carried out."""
+"""One of this many such steps is carried out."""
 
 NOT_KNOWN: Final = ("migrating", "unassigned")
-"""Names of directories that a replica may still be in."""
+"""Reserved directories whose replicas may still be in any directory."""
 MIN_ISR: Final = "min.insync.replicas"
 UNSAFE_DOWNGRADE: Final = 3
 
 
 def parting_rule(step: Step, image: Image) -> str:
-    """The rule by which the two part at this step, "" if none does. `image` is Kafka's before the step."""
+    """Return the rule by which the systems diverge at this step, or "". `image` is Kafka's, before the step."""
     return next((rule for rule, parts in _RULES if parts(step, image)), "")
 
 
 def is_carried_out(step: Step) -> bool:
-    """Whether a step at which they part is one of the few that are tried."""
+    """Whether a step at which the systems diverge is one of the few that are carried out."""
     return crc32(repr(step).encode()) % CARRIED_OUT_OF == 0
 
 
 def _is_uneven(step: Step, image: Image) -> bool:
-    """CT-23: the replication factor is what the first partition will have; in Kafka what any one has."""
+    """CT-23: the replication factor is the one that the first partition will have; in Kafka any partition's."""
     if not isinstance(step, steps.CreatePartitions):
         return False
     found = [image.partitions[step.topic, number] for number in image.partition_ids(step.topic)]
@@ -44,7 +44,7 @@ def _is_uneven(step: Step, image: Image) -> bool:
 
 
 def _names_failed_directory(step: Step, image: Image) -> bool:
-    """CT-27: the directory and what follows from it are one change."""
+    """CT-27: the assignment to a failed directory and its consequences are one change."""
     if not isinstance(step, steps.AssignDirectories) or step.broker_id not in image.brokers:
         return False
     online = image.brokers[step.broker_id].log_dirs
@@ -54,7 +54,7 @@ def _names_failed_directory(step: Step, image: Image) -> bool:
 
 
 def _leaves_failed_directory(step: Step, image: Image) -> bool:
-    """CT-27: a replica that appears in another directory than the failed one begins with nothing, and cannot lead."""
+    """CT-27: a replica that appears in another directory than its failed one starts empty, and cannot lead."""
     if not isinstance(step, steps.AssignDirectories) or step.broker_id not in image.brokers:
         return False
     known = (*image.brokers[step.broker_id].log_dirs, *NOT_KNOWN)
@@ -68,7 +68,9 @@ def _leaves_failed_directory(step: Step, image: Image) -> bool:
 
 
 def _is_kept_out(step: Step, image: Image) -> bool:
-    """CT-33: in Kafka a fenced broker that sends heartbeats keeps another incarnation out. And ids are 0 or more."""
+    """CT-33: in Kafka, heartbeats of a fenced broker prevent the registration of another incarnation. And kraftlog
+    refuses negative broker ids.
+    """
     if not isinstance(step, steps.RegisterBroker) or step.is_late:
         return False
     if step.broker_id < 0:
@@ -78,14 +80,16 @@ def _is_kept_out(step: Step, image: Image) -> bool:
 
 
 def _is_unregistered(step: Step, image: Image) -> bool:
-    """CT-36: Kafka leaves the broker among the eligible replicas until it registers again."""
+    """CT-36: Kafka keeps an unregistered broker among the eligible replicas until it registers again."""
     return isinstance(step, steps.UnregisterBroker) and any(
         step.broker_id in (*partition.isr, *partition.elr) for partition in image.partitions.values()
     )
 
 
 def _cancels_all_in_sync(step: Step, image: Image) -> bool:
-    """CT-54: an eligible replica that stays has the data; and which one is elected if none has."""
+    """CT-54: on a cancelled reassignment kraftlog elects a remaining eligible replica, which has the data; and the
+    systems choose differently if there is none.
+    """
     if not isinstance(step, steps.Reassign):
         return False
     cancelled = [image.partitions.get((topic, number)) for topic, number, target in step.partitions if target is None]
@@ -93,7 +97,7 @@ def _cancels_all_in_sync(step: Step, image: Image) -> bool:
 
 
 def _keeps_list(step: Step, image: Image) -> bool:
-    """CT-55: Kafka keeps the earlier list of those being added or removed where the new one is empty."""
+    """CT-55: Kafka keeps the earlier list of added or removed replicas if the new list is empty."""
     for topic, number, target in step.partitions if isinstance(step, steps.Reassign) else ():
         partition = image.partitions.get((topic, number))
         if target and partition is not None:
@@ -104,7 +108,7 @@ def _keeps_list(step: Step, image: Image) -> bool:
 
 
 def _brings_back(step: Step, image: Image) -> bool:
-    """CT-56: in Kafka a replica that was eligible, was removed and is added again is eligible at once, with nothing."""
+    """CT-56: in Kafka an eligible replica that is removed and added again is eligible at once, although it is empty."""
     return isinstance(step, steps.Reassign) and any(
         not image.former_eligible.get((topic, number), frozenset()).isdisjoint(target or ())
         for topic, number, target in step.partitions
@@ -112,7 +116,7 @@ def _brings_back(step: Step, image: Image) -> bool:
 
 
 def _forgets_eligible(step: Step, image: Image) -> bool:
-    """CT-56: Kafka forgets eligible replicas at each change of min.insync.replicas."""
+    """CT-56: Kafka removes all eligible replicas at each change of min.insync.replicas."""
     if not isinstance(step, steps.AlterConfigs) or all(name != MIN_ISR for name, _, _ in step.changes):
         return False
     return any(

@@ -1,4 +1,4 @@
-"""Automatic placement: the two systems draw differently, so what they make is compared by its properties only."""
+"""Automatic placement: the two systems draw differently, so only properties of the placed topics are compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftlog.difftest.system import System
 
 
 async def compare_placed(number: int, step: PlaceTopic, kafka: System, own: System) -> list[Difference]:
-    """Compare the topic that both have made, if they have, and delete it."""
+    """Compare the topic if both systems have created it, and delete it."""
     await asyncio.gather(kafka.read_records(), own.read_records())
     found = [
         Difference(number, "placement", name, str(ours), str(theirs))
@@ -27,7 +27,7 @@ async def compare_placed(number: int, step: PlaceTopic, kafka: System, own: Syst
 
 
 def properties(image: Image, topic: str) -> dict[str, object]:
-    """What must hold of a placed topic, or be the same on both systems."""
+    """Return the properties of a placed topic that must hold, or be the same on both systems."""
     partitions = [image.partitions[topic, number] for number in image.partition_ids(topic)]
     active = {broker_id for broker_id, broker in image.brokers.items() if not broker.fenced}
     counts = {broker_id: sum(broker_id in one.replicas for one in partitions) for broker_id in active}

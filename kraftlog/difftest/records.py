@@ -1,8 +1,8 @@
-"""Records of a metadata log in a form in which those of two systems can be compared.
+"""Records of a metadata log in a form in which the records of two systems can be compared.
 
 Each record is of one resource: a partition, a topic, a broker, the configs of one resource, an entity with quotas, an
-access control entry, a feature, or the producer ids. What a controller made up, ids of topics and of entries and epochs
-of brokers, is replaced by a name that says which one it is: "topic t1", "registration 2 of broker 1".
+access control entry, a feature, or the producer ids. A value that the controller generated, such as the id of a topic
+or an entry or the epoch of a broker, is replaced by a name that is the same on both systems: "registration 2".
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ RESERVED_DIRECTORIES: Final = {
     (1).to_bytes(16, "big"): "unassigned",
     LOST: "lost",
 }
-"""Kafka's DirectoryId."""
+"""The reserved ids of Kafka's DirectoryId."""
 
 COMPARED_FEATURES: Final = frozenset({"metadata.version", "eligible.leader.replicas.version"})
-"""Features that both systems have: the others are left out."""
+"""The features that both systems have; the others are not compared."""
 
 
 def incarnation_id(broker_id: int, incarnation: int) -> bytes:
-    """The id of a broker's process, the same on both systems."""
+    """Return the incarnation id of a broker's process, the same on both systems."""
     return b"incarnat" + broker_id.to_bytes(4, "big", signed=True) + incarnation.to_bytes(4, "big")
 
 
 def directory_id(broker_id: int, number: int) -> bytes:
-    """The id of a broker's log directory, the same on both systems; 0 is reserved."""
+    """Return the id of a broker's log directory, the same on both systems; number 0 gives the reserved id "lost"."""
     return LOST if number == 0 else b"director" + broker_id.to_bytes(4, "big", signed=True) + number.to_bytes(4, "big")
 
 
 def directory_name(found: bytes) -> str:
-    """What a directory's id means."""
+    """Return the name of a directory's id."""
     if found[:8] == b"director":
         return f"{int.from_bytes(found[8:12], 'big', signed=True)}:{int.from_bytes(found[12:], 'big')}"
     return RESERVED_DIRECTORIES.get(found, "made up")
 
 
 def incarnation_name(found: bytes) -> str:
-    """What an incarnation's id means."""
+    """Return the name of an incarnation's id."""
     return f"{int.from_bytes(found[8:12], 'big', signed=True)}:{int.from_bytes(found[12:], 'big')}"
 
 
@@ -60,11 +60,11 @@ class Record:
 
 @dataclass(slots=True)
 class Names:
-    """What one system calls the things that steps name, learned from its records."""
+    """One system's ids and epochs for the things that steps name, learned from its records."""
 
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     broker_epochs: dict[int, int] = field(default_factory=dict)
-    """Of the last registration, also of a deleted one."""
+    """The epoch of each broker's last registration, even if it is deleted."""
     _topics: dict[bytes, str] = field(default_factory=dict)
     _registrations: dict[tuple[int, int], int] = field(default_factory=dict)
     _registered: dict[int, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Names:
     _first_producer_id: int | None = None
 
     def begin(self) -> None:
-        """Another sequence begins: registrations and producer ids are counted from the start."""
+        """Begin another sequence: count registrations and producer ids from the start."""
         self.broker_epochs.clear()
         self.topic_ids.clear()
         self._registrations.clear()
@@ -80,27 +80,27 @@ class Names:
         self._first_producer_id = None
 
     def learn_topic(self, name: str, topic_id: bytes) -> None:
-        """A topic was created."""
+        """Learn the id of a created topic."""
         self.topic_ids[name] = topic_id
         self._topics[topic_id] = name
 
     def topic(self, topic_id: bytes) -> str:
-        """The name of a topic, also of a deleted one."""
+        """Return the name of a topic, even if it is deleted."""
         return self._topics.get(topic_id, "an unknown topic")
 
     def learn_registration(self, broker_id: int, epoch: int) -> None:
-        """A broker was registered, or the same registration is written again."""
+        """Learn the epoch of a registration. The same registration may be written more than once."""
         self.broker_epochs[broker_id] = epoch
         if (broker_id, epoch) not in self._registrations:
             self._registered[broker_id] = self._registered.get(broker_id, 0) + 1
             self._registrations[broker_id, epoch] = self._registered[broker_id]
 
     def registration(self, broker_id: int, epoch: int) -> str:
-        """Which registration of its broker has this epoch."""
+        """Return the name of the registration with this epoch: its number among those of its broker."""
         return f"registration {self._registrations.get((broker_id, epoch), 'unknown')}"
 
     def learn_entry(self, entry_id: bytes, content: str) -> None:
-        """An access control entry was created."""
+        """Learn the id of a created access control entry."""
         self._entries[entry_id] = content
 
     def entry(self, entry_id: bytes) -> str:
@@ -108,7 +108,7 @@ class Names:
         return self._entries.get(entry_id, "an unknown entry")
 
     def producer_id(self, found: int) -> int:
-        """A producer id, counted from the first that this system gave."""
+        """Return a producer id, counted from the first one that this system allocated."""
         if self._first_producer_id is None:
             self._first_producer_id = found
         return found - self._first_producer_id

@@ -1,4 +1,4 @@
-"""`kraftlog difftest`: sequences from seeds, what they found, and the shortest sequence that shows it."""
+"""`kraftlog difftest`: sequences from seeds, their findings, and the shortest sequence that shows a finding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Plan:
     """A report whose sequences are run instead."""
 
     def all_sequences(self) -> list[tuple[int, list[Step]]]:
-        """Each sequence with its seed. Raises ApiError for a file that is no report."""
+        """Return each sequence with its seed. Raises ApiError for a file that is not a report."""
         if self.steps is None:
             return [(seed, generate(seed, self.length)) for seed in range(self.seed, self.seed + self.sequences)]
         try:
@@ -48,14 +48,14 @@ class Plan:
             ]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"{self.steps} is no report of kraftlog difftest --json: {error!r}"
+                ErrorCode.INVALID_REQUEST, f"{self.steps} is not a report of kraftlog difftest --json: {error!r}"
             ) from None
 
 
 async def run(installed: Path, plan: Plan, directory: Path | None, json_path: Path | None, console: Console) -> bool:
-    """Run all sequences, print and write what was found; returns whether nothing was that no rule explains.
+    """Run all sequences, and print and write the findings; return whether there are none that no rule explains.
 
-    Without Kafka nothing is run: the reason is printed, and that is no failure.
+    Without an installed Kafka nothing is run: the reason is printed, and the result is True.
     """
     peers = find_peers(installed)
     if peers.kafka is None:
@@ -102,7 +102,7 @@ async def run(installed: Path, plan: Plan, directory: Path | None, json_path: Pa
 
 
 async def _shortest(pair: Pair, sequence: Sequence[Step], outcome: Outcome) -> tuple[list[Step], Outcome]:
-    """The shortest sequence found that shows the first finding, and what it shows."""
+    """Return the shortest sequence found that shows the first finding, and its outcome."""
     first = outcome.findings[0]
     best = outcome
 
@@ -119,7 +119,7 @@ async def _shortest(pair: Pair, sequence: Sequence[Step], outcome: Outcome) -> t
 
 
 def is_alike(one: Difference, other: Difference) -> bool:
-    """Whether two differences are of the same kind: the same but for ids, epochs and the lengths of lists."""
+    """Whether two differences are of the same kind: equal except for ids, epochs and the lengths of lists."""
     return _shape(one) == _shape(other)
 
 
@@ -146,4 +146,4 @@ def _show(seed: int, sequence: Sequence[Step], outcome: Outcome, console: Consol
         console.print(f"seed {seed}, step {finding.step}: {sequence[finding.step]}"[:SHOWN_BYTES])
         console.print(f"    {finding.of} {finding.where}")
         console.print(f"        Kafka: {finding.kafka}"[:SHOWN_BYTES])
-        console.print(f"        ours:  {finding.own}"[:SHOWN_BYTES])
+        console.print(f"        kraftlog: {finding.own}"[:SHOWN_BYTES])

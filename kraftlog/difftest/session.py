@@ -1,8 +1,8 @@
-"""Both systems, and one sequence of steps after the other on them.
+"""Runs sequences of steps, one after the other, on both systems.
 
-Nothing happens by chance: after each step every broker that is alive sends one heartbeat, in the order of ids, and
-that is compared as well. Only a broker that is to be fenced for its silence, or to start again after its session, is
-waited for.
+A run is deterministic: after each step every living broker sends one heartbeat, in the order of ids, and the answers
+are compared, too. The run waits only for a silent broker: until it is fenced, or until its session has ended so that it
+can start again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from kraftlog.difftest.steps import Heartbeat, Step
 from kraftlog.difftest.system import SESSION_TIMEOUT_MS, Answer, Resigned, System
 
 SETTLE_SECONDS: Final = 0.4
-"""Records that differ are judged when for so long nothing was written."""
+"""Records that differ count as a difference once neither system has written anything for this long."""
 POLL_SECONDS: Final = 0.02
 ROUND_SECONDS: Final = 0.4
-"""How often brokers send heartbeats while a silent one is waited for."""
+"""How often the other brokers send heartbeats while the run waits for a silent one."""
 SESSION_SECONDS: Final = SESSION_TIMEOUT_MS / 1000
 FENCED_TIMEOUT_SECONDS: Final = 4 * SESSION_SECONDS
 MARGIN_SECONDS: Final = 0.25
@@ -36,17 +36,17 @@ ROUNDS_MAX: Final = 3
 
 
 class Disturbed(ApiError):
-    """The machine was too slow: a broker was fenced that did not mean to be silent. The sequence says nothing."""
+    """The machine was too slow to send a broker's heartbeat in time. The sequence shows nothing."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a sequence showed."""
+    """The outcome of a sequence."""
 
     differences: list[Difference] = field(default_factory=list)
     steps_done: int = 0
     answers: list[str] = field(default_factory=list)
-    """What Kafka answered to each step, for the coverage of errors."""
+    """Kafka's errors for each step, to measure which errors are covered."""
 
     @property
     def findings(self) -> list[Difference]:
@@ -55,7 +55,7 @@ class Outcome:
 
 
 class Session:
-    """Two running systems whose metadata is as new between sequences."""
+    """Two running systems, whose metadata is empty between sequences."""
 
     def __init__(self, kafka: System, own: System) -> None:
         self.kafka = kafka
@@ -64,10 +64,10 @@ class Session:
         self._alive: dict[int, Heartbeat] = {}
         """The heartbeat that each living broker sends."""
         self._contact: dict[int, float] = {}
-        """When each broker was last heard, seconds of time.monotonic."""
+        """When each broker sent its last heartbeat, in seconds of time.monotonic."""
 
     async def prepare(self) -> None:
-        """Once: what a new cluster has is remembered. Both get the default that Kafka writes by itself (KIP-966)."""
+        """Record the metadata of a new cluster, once. Both get the default that Kafka writes by itself (KIP-966)."""
         default = steps.AlterConfigs(steps.BROKER, "", (("min.insync.replicas", steps.SET, "1"),))
         await self._both(default)
         await self._settled(lambda kafka, own: [])
@@ -76,7 +76,7 @@ class Session:
     # --- a sequence -----------------------------------------------------------------------------------------------
 
     async def run(self, sequence: list[Step]) -> Outcome:
-        """Carry out a sequence, until its end or until the metadata differ. Raises Disturbed and ApiError."""
+        """Carry out a sequence until its end, or until the metadata differ. Raises Disturbed and ApiError."""
         outcome = Outcome()
         for system in (self.kafka, self.own):
             system.names.begin()
@@ -122,7 +122,7 @@ class Session:
         return found + await self._round(number)
 
     def _note(self, step: Step, kafka: Answer, own: Answer) -> None:
-        """Which brokers are alive now, and what they want."""
+        """Note which brokers are alive after a step, and the heartbeat that each of them sends."""
         both = (kafka.get("", ""), own.get("", ""))
         if not all(answer.startswith("NONE") for answer in both):
             return
@@ -143,10 +143,11 @@ class Session:
             self._alive.pop(broker_id, None)
 
     async def _round(self, number: int) -> list[Difference]:
-        """Every living broker sends a heartbeat; and another one if they were answered otherwise.
+        """Send a heartbeat of every living broker, and repeat the round if the answers differ.
 
-        What Kafka notes of a broker that it unfences is gone until its next heartbeat, so that another one may have to
-        wait for its leave to shut down; and we do not unfence a broker before its departure is worked off (CT-35).
+        One round may not suffice: Kafka forgets a broker's state when it unfences it, until the next heartbeat, so that
+        another broker may have to wait for its permission to shut down; and kraftlog does not unfence a broker before
+        its departure is complete (CT-35).
         """
         found: list[Difference] = []
         for _ in range(ROUNDS_MAX):
@@ -159,20 +160,20 @@ class Session:
         found: list[Difference] = []
         for broker_id, heartbeat in sorted(self._alive.items()):
             if time.monotonic() - self._contact[broker_id] > SESSION_SECONDS - MARGIN_SECONDS:
-                raise Disturbed(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker_id} was not heard in time")
+                raise Disturbed(ErrorCode.REQUEST_TIMED_OUT, f"the heartbeat of broker {broker_id} is late")
             kafka, own = await self._both(heartbeat)
             self._contact[broker_id] = time.monotonic()
             found += [
-                replace(difference, where=f"heartbeat of broker {broker_id} after it")
+                replace(difference, where=f"heartbeat of broker {broker_id} after the step")
                 for difference in compare_answers(number, kafka, own)
             ]
             self._let_go(broker_id, (kafka.get("", ""), own.get("", "")))
         return found
 
     async def _vanish(self, number: int, broker_id: int) -> list[Difference]:
-        """A broker is silent until its session is over, and both have fenced it; the others go on.
+        """Keep a broker silent until its session has ended and both systems have fenced it; the others continue.
 
-        Until then records are read, and not judged: the two fence it in moments of their own.
+        Until then records are read but not compared, since the two systems fence it at different moments.
         """
         self._alive.pop(broker_id, None)
         found: list[Difference] = []
@@ -191,7 +192,7 @@ class Session:
         return [*found, Difference(number, "image", f"broker {broker_id}", *self._fenced(broker_id))]
 
     def _is_silent(self, broker_id: int) -> bool:
-        """Whether a broker is registered and sends nothing: whether its session lasts would depend on the time."""
+        """Whether a registered broker sends no heartbeats: the time would decide whether its session has ended."""
         return broker_id not in self._alive and broker_id in self.kafka.image.brokers
 
     def _is_fenced(self, broker_id: int) -> bool:
@@ -210,7 +211,10 @@ class Session:
     async def _settled(
         self, compare: Any, read_of_kafka: Sequence[Record] = (), read_of_own: Sequence[Record] = ()
     ) -> list[Difference]:
-        """Read what both have written, beside what is read already, until it is the same or nothing more is written."""
+        """Read the new records of both, and add them to those read already, until they agree or no more are written.
+
+        Return the differences.
+        """
         kafka, own = list(read_of_kafka), list(read_of_own)
         quiet_since = time.monotonic()
         while True:
@@ -227,10 +231,10 @@ class Session:
     # --- between sequences ----------------------------------------------------------------------------------------
 
     async def clear(self) -> bool:
-        """Delete everything; returns whether both are as they were before the first sequence.
+        """Delete everything; return whether both systems are as they were before the first sequence.
 
-        A Kafka that has forgotten eligible replicas is not: it keeps an index of them (BrokersToIsrs) as it was, and
-        its controller resigns when it finds a deleted topic there.
+        A Kafka that has cleared eligible replicas is not: they stay in an index (BrokersToIsrs), and its controller
+        resigns when it finds a deleted topic there.
         """
         if self.kafka.image.has_forgotten_eligible:
             return False
@@ -247,7 +251,7 @@ class Session:
 
 
 def clearing(system: System, before: dict[str, Any]) -> list[Step]:
-    """The steps that take a system back to what it was before."""
+    """Return the steps that restore a system's earlier state."""
     image = system.image
     found: list[Step] = []
     if image.topics:

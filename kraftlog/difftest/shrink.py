@@ -1,4 +1,4 @@
-"""A sequence that shows a difference, made as short as it can be while it still does."""
+"""Shortens a sequence as far as it still shows a difference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Shows = Callable[[Sequence[Step]], Awaitable[bool]]
 
 
 async def shrink(sequence: Sequence[Step], shows: Shows, runs_max: int = 60) -> list[Step]:
-    """Leave out ever smaller pieces as long as `shows` says that the rest still shows it; at most `runs_max` runs."""
+    """Leave out smaller and smaller pieces while `shows` is true for the rest, in at most `runs_max` runs."""
     found = list(sequence)
     size = max(1, len(found) // 2)
     runs = 0

@@ -1,7 +1,7 @@
-"""What an administrator and brokers do, as data: a sequence of steps means the same on every system.
+"""The actions of administrators and brokers as data: a sequence of steps means the same on every system.
 
-Steps name topics and brokers, never ids or epochs that a controller has given: those are "as they are now", plus a
-number, so that an old or a future epoch is one as well on both systems. Reports hold them as JSON.
+Steps name topics and brokers, never ids or epochs that a controller has assigned. An epoch is given as a difference
+from the current one, so that it is old or future on both systems. Reports contain steps as JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NewTopic:
 
     name: str
     assignments: tuple[tuple[int, ...], ...] = ()
-    """The brokers of each partition; none: the controller is to place them."""
+    """The brokers of each partition. If empty, the controller places the replicas."""
     num_partitions: int = -1
     replication_factor: int = -1
     configs: tuple[tuple[str, str], ...] = ()
@@ -51,14 +51,14 @@ class RegisterBroker:
     broker_id: int
     incarnation: int
     log_dirs: tuple[int, ...] = (1,)
-    """0 is the reserved id of lost replicas; the others are the broker's own."""
+    """0 stands for the reserved id "lost"; other numbers are directories of the broker."""
     rack: str | None = None
     is_clean: bool = False
-    """Whether it was shut down cleanly before: then it names its previous epoch."""
+    """Whether the broker was shut down cleanly: then it names its previous epoch."""
     is_stranger: bool = False
-    """Whether it belongs to another cluster."""
+    """Whether the broker belongs to another cluster."""
     is_late: bool = False
-    """Whether it starts only when the session of the process before it is over."""
+    """Whether it starts only after the session of the previous process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class Heartbeat:
     want_fence: bool = False
     want_shut_down: bool = False
     is_caught_up: bool = True
-    """Whether the broker has read all metadata; otherwise nothing."""
+    """Whether the broker has read all metadata; if not, it has read none."""
     epoch_change: int = 0
     offline_log_dirs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class VanishBroker:
-    """A broker stops sending heartbeats until it is fenced for that."""
+    """A broker sends no heartbeats until it is fenced."""
 
     broker_id: int
 
@@ -98,7 +98,7 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTopic:
-    """A topic whose replicas the controller places: what it looks like is checked, and it is deleted again."""
+    """A topic whose replicas the controller places: its properties are compared, and it is deleted again."""
 
     name: str
     num_partitions: int
@@ -156,8 +156,8 @@ class AlterPartition:
     partition: int
     isr: tuple[int, ...] = ()
     meaning: str = EXACTLY
-    """What `isr` says: EXACTLY these; TOGGLE, those are added or, but for the leader, taken out. Or ALL, or the leader
-    ALONE."""
+    """How to read `isr`. EXACTLY: it is the new ISR. TOGGLE: each of its brokers is added, or removed unless it leads.
+    ALL: the ISR is all replicas. ALONE: it is the leader."""
     sender: int | None = None
     """None: the leader, or broker 1 if there is none."""
     broker_epoch_change: int = 0
@@ -165,12 +165,12 @@ class AlterPartition:
     partition_epoch_change: int = 0
     recovery_state: int = 0
     member_epoch_change: int | None = 0
-    """None: the members' broker epochs are not named."""
+    """None: the request does not name the members' broker epochs."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignDirectories:
-    """A broker has these replicas in one of its directories."""
+    """A broker reports that one of its directories holds these replicas."""
 
     broker_id: int
     log_dir: int
@@ -259,7 +259,7 @@ _PARTS: Final[dict[str, type[Any]]] = {"topics": NewTopic, "entries": Acl, "filt
 
 
 def to_json(step: Step) -> dict[str, Any]:
-    """A step as an object of JSON, without what has its default."""
+    """Return a step as a JSON object, without fields that have their default."""
     shown = {
         field.name: value
         for field in fields(step)
@@ -272,7 +272,7 @@ def to_json(step: Step) -> dict[str, Any]:
 
 
 def from_json(shown: dict[str, Any]) -> Step:
-    """The step of such an object. Raises KeyError or TypeError for what is none."""
+    """Return the step of a JSON object from `to_json`. Raises KeyError or TypeError for any other object."""
     kind = KINDS[shown["step"]]
     values = {name: _tuples(value) for name, value in shown.items() if name != "step"}
     for name, part in _PARTS.items():

@@ -1,4 +1,4 @@
-"""A system that carries out steps: what the two of them share."""
+"""The base class of the two systems that carry out steps."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kraftlog.difftest.records import Names, Record
 from kraftlog.difftest.steps import Step
 
 Answer: TypeAlias = dict[str, str]
-"""What a system answered: for each part of the request ("" is the whole) the error, and what else is compared."""
+"""A system's answer: for each part of the request ("" is the whole request) the error and the other compared values."""
 
 SESSION_TIMEOUT_MS: Final = 3_000
-"""How long a broker of a run may be silent. Nothing but VanishBroker waits for it."""
+"""How long a broker of a run may be silent. Only VanishBroker and a late registration wait for it."""
 
 UNKNOWN_TOPIC_ID: Final = b"no topic has this"[:16]
 
@@ -30,13 +30,13 @@ _KAFKA_ONLY: Final = {
 
 
 class Resigned(ApiError):
-    """The active controller resigned because of a step, without a request to resign: a fault. It says why."""
+    """The active controller resigned because of a fault during a step. The message has the reason from its log."""
 
 
 class System(ABC):
-    """Three controllers and the brokers that this process plays for them.
+    """Three controllers. This process plays their brokers.
 
-    `image` is what all the records that were read add up to, `names` what the system calls things.
+    `image` is the metadata after all records that were read, `names` has the system's ids and epochs.
     """
 
     def __init__(self) -> None:
@@ -46,15 +46,15 @@ class System(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """For people."""
+        """The name in reports."""
 
     @abstractmethod
     async def carry_out(self, step: Step) -> Answer:
-        """Do a step, and return when its answer is there. Raises ApiError if the system does not answer."""
+        """Carry out a step and return the answer. Raises ApiError if the system does not answer."""
 
     @abstractmethod
     async def read_records(self) -> list[Record]:
-        """What is committed and was not read yet, at least all that the last answer depends on."""
+        """Return the committed records that were not read yet, at least all those that the last answer depends on."""
 
     def take(self, record: Record | None, records: list[Record]) -> None:
         """Apply a record that was read, and add it to `records`. Raises WrongRecord."""
@@ -72,6 +72,6 @@ def error_name(code: int) -> str:
 
 
 def shown(code: int, **values: object) -> str:
-    """A part of an answer: the values count only without an error."""
+    """Return one part of an answer. The values are compared only if there is no error."""
     name = error_name(code)
     return name if code else " ".join([name, *(f"{key}={value}" for key, value in values.items())])

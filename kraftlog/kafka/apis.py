@@ -1,6 +1,6 @@
-"""The APIs whose messages are in `kraftlog/kafka/messages/`, by key: what a request and its response are made of.
+"""The APIs whose messages are in `kraftlog/kafka/messages/`: for each key, the tables of its request and its response.
 
-A module of messages is imported when its API is first asked for.
+A module of messages is imported at the first use of its API.
 """
 
 from __future__ import annotations
@@ -73,18 +73,20 @@ OWN_NAMES: Final = {10000: "DescribeReplicas", 10001: "DescribeMetrics"}
 """kraftlog's own APIs, far above Kafka's keys. Kafka's clients do not see them (docs/rules/apis.md)."""
 
 OWN_SOFTWARE: Final = "kraftlog"
-"""A client with this name in ApiVersions (KIP-511) gets these APIs, too."""
+"""A client that gives this name in ApiVersions (KIP-511) is offered the APIs of `OWN_NAMES`, too."""
 
 FREE_ELEMENTS: Final = 1_000
 BYTES_PER_ELEMENT: Final = 4
-"""A request may have so many array elements, and one more for every 4 of its bytes: what is read of it then takes at
-most 30 times the memory of the bytes. The number of a partition alone has 4 bytes, and the name of a topic more."""
+"""A request may have `FREE_ELEMENTS` array elements, and one more for every 4 of its bytes, so that its value takes at
+most 30 times the memory of its bytes. Real elements are larger: a partition's number takes 4 bytes, a topic's name
+more."""
 
 ELEMENTS_MAX: Final = 100_000
-"""However large it is: a Fetch of all partitions of the largest cluster, of which one broker leads a part."""
+"""The bound for a request of any size. A Fetch of all partitions of the largest cluster fits, and one broker leads only
+a part of them."""
 
 CHANGES_MAX: Final = 50_000
-"""The same of a request that changes the metadata: the controller takes 10,000 records at a time, as Kafka's."""
+"""The bound for a request that changes the metadata: the controller appends at most 10,000 records at once (CT-12)."""
 
 CHANGING: Final = frozenset(
     {
@@ -111,7 +113,7 @@ class Api:
 
     @property
     def versions(self) -> Versions:
-        """The versions that Kafka 4.3 has; of an own API, those that there are."""
+        """The versions in Kafka 4.3; for one of kraftlog's own APIs, all of its versions."""
         return self.request.VERSIONS
 
     def request_header_version(self, version: int) -> int:
@@ -137,15 +139,15 @@ def module_name(name: str) -> str:
 
 
 def elements_max(name: str, size_bytes: int) -> int:
-    """How many array elements a request of an API and of so many bytes may have; one with more ends its connection."""
+    """Return how many array elements a request of this API and size may have. One with more ends its connection."""
     return min(CHANGES_MAX if name in CHANGING else ELEMENTS_MAX, FREE_ELEMENTS + size_bytes // BYTES_PER_ELEMENT)
 
 
 def all_apis() -> Iterator[Api]:
-    """All of Kafka's, by key."""
+    """All of Kafka's APIs, by key."""
     return map(api_of, NAMES)
 
 
 def own_apis() -> Iterator[Api]:
-    """Those that only kraftlog has."""
+    """The APIs that only kraftlog has."""
     return map(api_of, OWN_NAMES)

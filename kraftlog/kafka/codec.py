@@ -3,9 +3,9 @@
     data = encode(FetchRequest(max_wait_ms=500), 17)
     request = decode(FetchRequest, 17, data)
 
-The functions for a version are made on its first use, in some milliseconds, and kept. A value with many elements takes
-long to read or write: those that are given a number of elements raise ManyElements for a larger value, and the caller
-goes on with a generator that does the same in slices.
+The functions for a version are compiled on its first use, in some milliseconds, and kept. A value with many elements
+takes long to read or write. `decode_from` and `write` therefore raise ManyElements for a value with more elements than
+the caller allows, and the caller continues with the generator that does the same in slices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kraftlog.kafka.write_compiler import compile_writer
 M = TypeVar("M", bound=Message)
 
 ANY_NUMBER: Final = 2**62
-"""Of elements."""
+"""No bound on the number of elements."""
 
 _Functions = dict[tuple[type[Message], int], Function]
 
@@ -34,18 +34,18 @@ _writers_in_slices: Final[_Functions] = {}
 
 
 def decode(message: type[M], version: int, data: Buffer) -> M:
-    """The value whose bytes are `data`, all of them. Fields of type records are views of `data`, nothing else is.
+    """Return the value that all of `data` encodes. Fields of type records are views of `data`, all others are copies.
 
     Raises MalformedBytes, with the path of the field, or UnwritableValue if the message has no such version.
     """
     value, end = decode_from(message, version, data, 0)
     if end != len(data):
-        raise MalformedBytes(message.__name__, f"{len(data) - end} bytes follow version {version} of it")
+        raise MalformedBytes(message.__name__, f"{len(data) - end} extra bytes after version {version}")
     return value
 
 
 def decode_from(message: type[M], version: int, data: Buffer, at: int, elements_max: int = ANY_NUMBER) -> tuple[M, int]:
-    """The value at a position of `data`, and the position after it. Raises as `decode`, and ManyElements."""
+    """Return the value at a position of `data`, and the position after it. Raises as `decode`, and ManyElements."""
     function = _readers.get((message, version)) or _made(_readers, compile_reader, message, version)
     try:
         return function.call(data, at, elements_max)  # type: ignore[no-any-return]
@@ -62,14 +62,14 @@ def decode_in_slices(
     try:
         return (yield from function.call(data, at, elements_max))  # type: ignore[no-any-return]
     except ManyElements:
-        reason = f"more than {elements_max} elements, the most that {len(data)} bytes of this API may name"
+        reason = f"has more than {elements_max} elements, the bound for {len(data)} bytes of this API"
         raise TooManyElements(message.__name__, reason) from None
     except (IndexError, struct.error, ValueError) as raised:
         _refuse(function, version, data, raised)
 
 
 def _refuse(function: Function, version: int, data: Buffer, raised: Exception) -> NoReturn:
-    """Raise MalformedBytes for what a reader has raised."""
+    """Raise MalformedBytes, with the path of the field, for an error that a compiled reader raised."""
     path = function.path(raised.__traceback__)
     if isinstance(raised, ValueError):
         raise MalformedBytes(path, str(raised)) from None
@@ -77,19 +77,19 @@ def _refuse(function: Function, version: int, data: Buffer, raised: Exception) -
 
 
 def encode(value: Message, version: int) -> bytes:
-    """The bytes of a value. Raises UnwritableValue, with the path of the field."""
+    """Return the bytes of a value. Raises UnwritableValue, with the path of the field."""
     return b"".join(encode_pieces(value, version))
 
 
 def encode_pieces(value: Message, version: int) -> list[Buffer]:
-    """The bytes of a value in pieces, in order. Fields of type records are memoryviews in it, not copied."""
+    """Return the bytes of a value in pieces, in order. A field of type records is a piece: a memoryview, not a copy."""
     pieces: list[Buffer] = []
     write(value, version, pieces)
     return pieces
 
 
 def write(value: Message, version: int, pieces: list[Buffer], elements_max: int = ANY_NUMBER) -> None:
-    """As `encode_pieces`, behind what is in a list already. Raises ManyElements, too."""
+    """As `encode_pieces`, but append the pieces to a list. Raises ManyElements, too."""
     message = type(value)
     function = _writers.get((message, version)) or _made(_writers, compile_writer, message, version)
     try:
@@ -99,7 +99,7 @@ def write(value: Message, version: int, pieces: list[Buffer], elements_max: int 
 
 
 def write_in_slices(value: Message, version: int, pieces: list[Buffer]) -> Iterator[None]:
-    """As `write`, in slices. The caller may take what is in the list between two of them."""
+    """As `write`, in slices. Between two slices the caller may take pieces out of the list."""
     message, functions = type(value), _writers_in_slices
     function = functions.get((message, version)) or _made(functions, compile_writer, message, version, in_slices=True)
     try:
@@ -112,6 +112,6 @@ def _made(
     functions: _Functions, compile_one: Callable[..., Function], message: type[Message], version: int, **how: bool
 ) -> Function:
     if version not in message.VERSIONS:
-        raise UnwritableValue(message.__name__, f"has no version {version}; there are {message.VERSIONS}")
+        raise UnwritableValue(message.__name__, f"has no version {version}; it has {message.VERSIONS}")
     function = functions[message, version] = compile_one(message, version, **how)
     return function

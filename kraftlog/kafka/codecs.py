@@ -1,12 +1,12 @@
 """Inflates the records of a batch, piece by piece: gzip, snappy, lz4 and zstd, each as a stock Kafka reads it.
 
-- gzip: one member or several; bytes behind the last one that begin no member are ignored.
+- gzip: one member or several; bytes after the last one that begin no member are ignored.
 - snappy: the framing of xerial's library, which Java's clients write, or one raw block, which librdkafka writes.
-- lz4: one frame with independent blocks; bytes behind it are ignored.
+- lz4: one frame with independent blocks; bytes after it are ignored.
 - zstd: one frame or several, with windows of at most 128 MiB.
 
-Nothing here holds more than one piece of what is inflated, the codec's window, and of snappy one block. `held_bytes`
-says how much that is; only zstd's windows and snappy's blocks can be more than some megabytes.
+Inflating holds at most one inflated piece, the codec's window, and for snappy one inflated block. `held_bytes` returns
+this bound. Only zstd's windows and snappy's blocks can exceed a few megabytes.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_batch import Compression
 
 PIECE_BYTES: Final = 64 * 1024
-"""No piece is larger."""
+"""The size of the largest piece."""
 INPUT_BYTES: Final = 32 * 1024
-"""How much of what is compressed a codec gets at a time, since some of them copy what they have not used yet."""
+"""How many compressed bytes a codec gets at a time; some codecs copy the input that they have not used yet."""
 _BUFFERS_BYTES: Final = 256 * 1024
 """What any codec holds: some input, a piece, its tables, and zlib's window."""
 
 ZSTD_WINDOW_LOG_MAX: Final = 27
 """A frame with a larger window than 2^27 bytes is refused. Kafka's own library has the same limit."""
 ZSTD_LATER_WINDOW_LOG_MAX: Final = 23
-"""Frames behind the first one may have windows of 2^23 bytes, or as large as that one's. No client writes several."""
+"""Later frames may have windows of 2^23 bytes, or of the first one's size if larger. No client writes several."""
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SINGLE_SEGMENT: Final = 0x20
 _ZSTD_SIZE_BYTES: Final = (1, 2, 4, 8)
 _ZSTD_SIZE_BASE: Final = 256
-"""What is added to a content size of two bytes."""
+"""Added to a content size that takes two bytes (RFC 8878)."""
 _ZSTD_DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 
 _GZIP_WINDOW_BITS: Final = 31
@@ -50,7 +50,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 _SNAPPY_EXPANSION_MAX: Final = 22
-"""Three bytes copy 64, and no element of a block does more."""
+"""The largest ratio of inflated to compressed bytes: an element of three bytes copies 64, and no other exceeds that."""
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_FLAGS_AT: Final = 4
@@ -65,12 +65,12 @@ class InflatedTooLarge(MalformedBytes):
 
 
 def inflate(codec: Compression, data: Buffer, bytes_max: int) -> Iterator[Buffer]:
-    """The pieces of what is compressed in `data`, none of them empty or larger than `PIECE_BYTES`.
+    """Yield the inflated bytes of `data` in pieces, none of them empty or larger than `PIECE_BYTES`.
 
-    Those of what is not compressed are views of `data`, if that is one.
+    Without compression the pieces are slices of `data`, and views if `data` is a view.
 
-    Raises MalformedBytes where the bytes are not what the codec writes, or end too early, and InflatedTooLarge before
-    it gives more than `bytes_max`.
+    Raises MalformedBytes if the bytes are not in the codec's format or end too early, and InflatedTooLarge instead of
+    yielding more than `bytes_max` bytes.
     """
     left = bytes_max
     try:
@@ -92,13 +92,13 @@ def inflate(codec: Compression, data: Buffer, bytes_max: int) -> Iterator[Buffer
 
 
 def split(data: Buffer) -> Iterator[Buffer]:
-    """Bytes that are not compressed in pieces of `PIECE_BYTES`: of a view these are views, too."""
+    """Yield uncompressed bytes in pieces of `PIECE_BYTES`; the pieces of a view are views."""
     for at in range(0, len(data), PIECE_BYTES):
         yield data[at : at + PIECE_BYTES]
 
 
 def held_bytes(codec: Compression, data: Buffer) -> int:
-    """How many bytes `inflate` holds at most, apart from `data` itself."""
+    """Return how many bytes `inflate` holds at most, apart from `data` itself."""
     match codec:
         case Compression.NONE:
             return PIECE_BYTES
@@ -113,7 +113,7 @@ def held_bytes(codec: Compression, data: Buffer) -> int:
 
 
 class _Decompressor(Protocol):
-    """One member or frame, as in Python's `compression` modules."""
+    """Inflates one member or frame; the interface of Python's `compression` modules."""
 
     @property
     def eof(self) -> bool: ...
@@ -128,7 +128,7 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
-    """A member of gzip. zlib hands back what it has not used."""
+    """Inflates one member of gzip. zlib returns the input that it has not used."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP_WINDOW_BITS)
@@ -153,7 +153,7 @@ class _Gzip:
 
 
 def _frame(decompressor: _Decompressor, data: bytes, at: int) -> Generator[bytes, None, int]:
-    """The pieces of one frame; returns where it ends. Raises EOFError if the bytes end within it."""
+    """Yield the pieces of one frame; return the position of its end. Raises EOFError if the bytes end within it."""
     while not decompressor.eof:
         taken = b""
         if decompressor.needs_input:
@@ -182,7 +182,7 @@ def _inflate_zstd(data: bytes) -> Iterator[bytes]:
 
 
 def _zstd_window_bytes(data: Buffer) -> int:
-    """The window of the first frame, at most the largest that is taken; RFC 8878, section 3.1.1.1."""
+    """The window of the first frame, or the largest accepted one if that is smaller; RFC 8878, section 3.1.1.1."""
     largest = 1 << ZSTD_WINDOW_LOG_MAX
     head = bytes(data[: len(_ZSTD_MAGIC) + 14])
     if not head.startswith(_ZSTD_MAGIC) or len(head) < len(_ZSTD_MAGIC) + 2:
@@ -199,7 +199,7 @@ def _zstd_window_bytes(data: Buffer) -> int:
 
 def _inflate_lz4(data: bytes) -> Iterator[bytes]:
     if not data.startswith(_LZ4_MAGIC) or len(data) <= _LZ4_FLAGS_AT:
-        raise ValueError("no frame begins there")
+        raise ValueError("they do not begin with a frame")
     flags = data[_LZ4_FLAGS_AT]
     if flags & _LZ4_FLAGS_READ != _LZ4_FLAGS_TAKEN:
         raise ValueError(f"the frame's flags are {flags:#010b}; its blocks must be independent, without a dictionary")
@@ -207,7 +207,7 @@ def _inflate_lz4(data: bytes) -> Iterator[bytes]:
 
 
 def _lz4_block_bytes(data: Buffer) -> int:
-    """How large the frame's blocks may be."""
+    """The largest size of a block, according to the frame's header."""
     if len(data) <= _LZ4_FLAGS_AT + 1:
         return 0
     return _LZ4_BLOCK_BYTES[data[_LZ4_FLAGS_AT + 1] >> 4 & 7]
@@ -220,13 +220,13 @@ def _inflate_snappy(data: bytes) -> Iterator[Buffer]:
 
 
 def _snappy_blocks(data: bytes) -> Iterator[bytes]:
-    """What is compressed block by block. Raises EOFError if the bytes end within one."""
+    """Yield the compressed blocks. Raises EOFError if the bytes end within one."""
     if not data.startswith(_XERIAL_MAGIC) or len(data) < _XERIAL_HEADER_BYTES:
         yield data
         return
     at = 0
     while at < len(data):
-        if data.startswith(_XERIAL_MAGIC, at):  # also that of a second stream behind the first one
+        if data.startswith(_XERIAL_MAGIC, at):  # of this stream, or of another one after it
             at += _XERIAL_HEADER_BYTES
             continue
         start = at + _BLOCK_LENGTH.size
@@ -235,20 +235,23 @@ def _snappy_blocks(data: bytes) -> Iterator[bytes]:
         (length,) = _BLOCK_LENGTH.unpack_from(data, at)
         at = start + length
         if length < 0 or at > len(data):
-            raise EOFError(f"a block of {length} bytes is not in the {len(data) - start} that are left")
+            raise EOFError(f"a block of {length} bytes does not fit in the {len(data) - start} that are left")
         yield data[start:at]
 
 
 def _snappy_size(block: bytes) -> int:
-    """How many bytes a block inflates to. Raises ValueError if it cannot, and cramjam's DecompressionError."""
+    """Return how many bytes a block inflates to, as it declares.
+
+    Raises ValueError if a block of its size cannot inflate to that, and cramjam's DecompressionError.
+    """
     size = int(cramjam.snappy.decompress_raw_len(block))
     if size > _SNAPPY_EXPANSION_MAX * len(block):
-        raise ValueError(f"a block of {len(block)} bytes says that it inflates to {size}, which none does")
+        raise ValueError(f"a block of {len(block)} bytes declares that it inflates to {size}, which is impossible")
     return size
 
 
 def _largest_snappy_block(data: bytes) -> int:
-    """How many bytes the largest block inflates to, of those before the first one that cannot be inflated."""
+    """Return the inflated size of the largest block. The first block that cannot be inflated ends the search."""
     largest = 0
     with suppress(EOFError, ValueError, cramjam.DecompressionError):
         for block in _snappy_blocks(data):

@@ -5,8 +5,8 @@
     while (request := server.next_event()) is not None:    client.receive_data(bytes from the socket)
         data = server.send(request, response)              while (response := client.next_event()) is not None: ...
 
-Requests of a connection are answered in their order; both ends check that. After an error the connection is to be
-closed: nothing that follows can be trusted.
+Requests of a connection are answered in their order; both ends check that. After an error the caller must close the
+connection, since the bytes that follow cannot be trusted.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ FEW_ELEMENTS: Final = 256
 """A message with more array elements is read, or written, in slices."""
 
 PIECES_PER_JOIN: Final = 1024
-"""A message that is written in slices has its pieces joined when there are so many."""
+"""When a message is written in slices, its pieces are joined whenever there are this many."""
 
 COPIED_BYTES_MAX: Final = 1024
-"""Records of so many bytes are copied into the piece around them: a piece of its own costs more. Consider an answer to
-a Fetch of 100,000 partitions, most of which have none."""
+"""Records up to this size are copied into the piece around them, since a piece of their own costs more. Consider the
+response to a Fetch of 100,000 partitions, most of which have no records."""
 
 CORRELATION_IDS: Final = 2**31
-"""Correlation ids are from 0 to 2^31 - 1; then they begin again."""
+"""Correlation ids run from 0 to 2^31 - 1, and then start again at 0."""
 
 _KEY_AND_VERSION: Final = Packing(">hh")
 _ERROR_CODE: Final = Packing(">h")
 _RESPONSE_HEADERS: Final = (Packing(">i"), Packing(">ix"))
-"""The two versions of ResponseHeader: a correlation id, and in the second one that there are no tagged fields."""
+"""The two versions of ResponseHeader: a correlation id, in version 1 followed by a zero byte: no tagged fields."""
 
 
 @dataclass(slots=True, eq=False)
 class Request:
     """A request that arrived. `body` is None for a version of ApiVersions that is not offered.
 
-    No code changes it; for speed it is not frozen. That one is answered with UNSUPPORTED_VERSION, and `response_frame`
-    writes the answer in version 0, which every client can read (KIP-511).
+    Such a request is answered with UNSUPPORTED_VERSION, and `response_frame` writes the response in version 0, which
+    every client can read (KIP-511). For speed the class is not frozen; only `unread` changes a request.
     """
 
     api: Api
@@ -65,12 +65,12 @@ class Request:
     size_bytes: int
     """Its size on the wire, with its length."""
     unread: Iterator[None] | None = None
-    """For a request with many elements: reads the body in slices. Raises MalformedBytes."""
+    """For a request with many elements: an iterator that reads the body in slices. Raises MalformedBytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Response:
-    """A response that arrived, and what it answers. `version` is that of the body."""
+    """A response that arrived. `version` is the version of the body."""
 
     api: Api
     version: int
@@ -79,10 +79,10 @@ class Response:
 
 
 def read_request(frame: Buffer, offered: Mapping[int, Versions], few_elements: int = ANY_NUMBER) -> Request:
-    """The request in a frame. `offered` are the versions of each API that are answered.
+    """Return the request in a frame. `offered` has the versions that are offered, by API key.
 
-    The body of a request with more than `few_elements` is `unread`. Raises MalformedBytes, and UnknownFormat for an API
-    or a version that is not offered.
+    If the request has more than `few_elements` elements, its body is left to `unread`. Raises MalformedBytes, and
+    UnknownFormat for an API or a version that is not offered.
     """
     key, version = _KEY_AND_VERSION.unpack_from(frame)
     versions = offered.get(key)
@@ -92,7 +92,7 @@ def read_request(frame: Buffer, offered: Mapping[int, Versions], few_elements: i
     body: Message | None = None
     if versions.lowest <= version <= versions.highest:
         header, at = decode_from(RequestHeader, _header_versions(key, version)[0], frame, 0)
-        # What follows is ignored, as in Kafka: librdkafka sends three bytes too many when it asks for all topics.
+        # Bytes after the body are ignored, as in Kafka: librdkafka sends three extra ones when it asks for all topics.
         try:
             body, _ = decode_from(api.request, version, frame, at, few_elements)
         except ManyElements:
@@ -114,7 +114,7 @@ def _read_body(request: Request, frame: Buffer, at: int) -> Iterator[None]:
 
 
 def response_frame(request: Request, response: Message, few_elements: int = ANY_NUMBER) -> list[Buffer]:
-    """The bytes of the answer to a request, in pieces. Raises UnwritableValue, and ManyElements."""
+    """Return the frame of the response to a request, in pieces. Raises UnwritableValue, and ManyElements."""
     api = request.api
     if type(response) is not api.response:
         check(False, "not this API's response", api=api.name)
@@ -125,7 +125,7 @@ def response_frame(request: Request, response: Message, few_elements: int = ANY_
 
 
 def response_frame_in_slices(request: Request, response: Message, frame: list[Buffer]) -> Iterator[None]:
-    """As `response_frame`, in slices: at the end all pieces are in `frame`. Raises UnwritableValue."""
+    """As `response_frame`, in slices; the pieces are complete in `frame` at the end. Raises UnwritableValue."""
     version = 0 if request.body is None else request.version
     header = _RESPONSE_HEADERS[_header_versions(request.api.key, version)[1]].pack(request.correlation_id)
     pieces: list[Buffer] = []
@@ -140,7 +140,7 @@ def response_frame_in_slices(request: Request, response: Message, frame: list[Bu
 
 
 class ServerConnection:
-    """The end that is asked. `offered` are the versions of each API that it answers."""
+    """The server's end. `offered` has the versions that it offers, by API key."""
 
     def __init__(self, offered: Mapping[int, Versions], request_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frames = FrameReader(request_bytes_max, REQUEST_HEADER_BYTES_MIN)
@@ -149,15 +149,15 @@ class ServerConnection:
 
     @property
     def unanswered(self) -> int:
-        """How many requests wait for their answers."""
+        """How many requests have no answer yet."""
         return len(self._unanswered)
 
     def receive_data(self, data: Buffer) -> None:
-        """Take bytes. Raises MalformedBytes for a frame that is too long or too short."""
+        """Accept bytes from the peer. Raises MalformedBytes for a frame that is too long or too short."""
         self.frames.receive_data(data)
 
     def next_event(self) -> Request | None:
-        """The next request, or None until there are more bytes.
+        """Return the next request, or None until more bytes arrive.
 
         Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered.
         """
@@ -169,12 +169,12 @@ class ServerConnection:
         return request
 
     def send(self, request: Request, response: Message) -> list[Buffer]:
-        """The bytes of the answer to the oldest request, in pieces. Raises UnwritableValue."""
+        """Return the frame of the response to the oldest request, in pieces. Raises UnwritableValue."""
         self._answer(request)
         return response_frame(request, response)
 
     def leave_unanswered(self, request: Request) -> None:
-        """The oldest request gets no answer, as a Produce with acks=0."""
+        """Remove the oldest request, which gets no answer: a Produce with acks=0."""
         self._answer(request)
 
     def _answer(self, request: Request) -> None:
@@ -183,12 +183,12 @@ class ServerConnection:
 
 
 class ClientConnection:
-    """The end that asks."""
+    """The client's end."""
 
     def __init__(
         self, client_id: str | None, response_bytes_max: int = FRAME_BYTES_MAX, *, keeps_memory: bool = False
     ) -> None:
-        """`keeps_memory`: a large response is read into the memory of the one before (`kraftlog.kafka.frames`)."""
+        """With `keeps_memory`, a large response reuses the memory of the previous one (`kraftlog.kafka.frames`)."""
         self.frames = FrameReader(response_bytes_max, RESPONSE_HEADER_BYTES_MIN, keeps_memory=keeps_memory)
         self._client_id = client_id
         self._next_correlation_id = 0
@@ -196,11 +196,11 @@ class ClientConnection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers."""
+        """How many requests have no answer yet."""
         return len(self._in_flight)
 
     def send(self, request: Message, version: int, is_answered: bool = True) -> list[Buffer]:
-        """The bytes of a request, in pieces. A Produce with acks=0 is not answered. Raises UnwritableValue."""
+        """Return the frame of a request, in pieces. A Produce with acks=0 is not answered. Raises UnwritableValue."""
         api = api_of(request.KEY)
         correlation_id = self._next_correlation_id
         header = RequestHeader(
@@ -219,19 +219,19 @@ class ClientConnection:
         return framed
 
     def receive_data(self, data: Buffer) -> None:
-        """Take bytes. Raises MalformedBytes for a frame that is too long or too short."""
+        """Accept bytes from the peer. Raises MalformedBytes for a frame that is too long or too short."""
         self.frames.receive_data(data)
 
     def next_event(self) -> Response | None:
-        """The next response, or None until there are more bytes.
+        """Return the next response, or None until more bytes arrive.
 
-        Raises MalformedBytes, also for a response that is not the one to the oldest request in flight.
+        Raises MalformedBytes, also for a response that does not belong to the oldest request in flight.
         """
         frame = self.frames.next_frame()
         if frame is None:
             return None
         if not self._in_flight:
-            raise MalformedBytes("response", "nothing was asked")
+            raise MalformedBytes("response", "no request is in flight")
         correlation_id, api, version = self._in_flight[0]
         header, at = decode_from(ResponseHeader, _header_versions(api.key, version)[1], frame, 0)
         if header.correlation_id != correlation_id:
@@ -248,13 +248,13 @@ class ClientConnection:
 
 @cache
 def _header_versions(key: int, version: int) -> tuple[int, int]:
-    """Those of a request, and of its response, in a version that its API has."""
+    """Return the header versions of a request and of its response, for a version that the API has."""
     api = api_of(key)
     return api.request_header_version(version), api.response_header_version(version)
 
 
 def _is_unsupported(frame: Buffer, at: int) -> bool:
-    """Whether an answer to ApiVersions says that its version is not offered: it is then of version 0."""
+    """Whether a response to ApiVersions has UNSUPPORTED_VERSION: such a response is of version 0."""
     return (
         len(frame) >= at + _ERROR_CODE.size and _ERROR_CODE.unpack_from(frame, at)[0] == ErrorCode.UNSUPPORTED_VERSION
     )
@@ -263,12 +263,12 @@ def _is_unsupported(frame: Buffer, at: int) -> bool:
 def _whole(message: type[Message], version: int, frame: Buffer, at: int) -> Message:
     body, end = decode_from(message, version, frame, at)
     if end != len(frame):
-        raise MalformedBytes(message.__name__, f"{len(frame) - end} bytes follow version {version} of it")
+        raise MalformedBytes(message.__name__, f"{len(frame) - end} extra bytes after version {version}")
     return body
 
 
 def _framed(pieces: list[Buffer]) -> list[Buffer]:
-    """The pieces of a frame: its length, and what is between long fields of type records joined."""
+    """Return the pieces of a frame, beginning with its length, joined as by `_joined`."""
     if memoryview not in map(type, pieces):
         whole = b"".join(pieces)
         return [LENGTH.pack(len(whole)) + whole]
@@ -278,7 +278,7 @@ def _framed(pieces: list[Buffer]) -> list[Buffer]:
 
 
 def _joined(pieces: list[Buffer]) -> list[Buffer]:
-    """The pieces, with what is between long fields of type records joined."""
+    """Join all pieces except long fields of type records, which stay pieces of their own."""
     if memoryview not in map(type, pieces):
         return [b"".join(pieces)]
     joined: list[Buffer] = []

@@ -1,6 +1,6 @@
 """Reads many records of the same size and shape at once, by comparing columns of bytes.
 
-It is for Python without the compiled loop (`kraftlog.kafka.record_reader`), and several times quicker than the loop.
+It is used when the loop of `kraftlog.kafka.record_loop` is not compiled, and is several times faster than that loop.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ EQUAL_MIN: Final = 8
 """Fewer equal records than this are read one by one."""
 
 _TWO_BYTES: Final = 2**14 - 1
-"""The largest number of two bytes, before it has its sign."""
+"""The largest number of two bytes, before its zigzag encoding is undone."""
 
 
 def read_equal(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
-    """Read records that have the size and the shape of the one at a position; returns where the first other one begins.
+    """Read the records that have the size and shape of the one at a position; return where the first other one begins.
 
-    Shape is: as many bytes for each number, one or two, the same lengths, no headers. Offsets ascend by one. What has
-    one byte in each record is a column, which Python takes out of `data` and compares in one step each.
+    Records have one shape if each number takes as many bytes in all of them (one or two), their keys and values have
+    the same lengths, and they have no headers. Offsets must ascend by one. The bytes at one place of all records are a
+    column, which Python takes out of `data` and compares in one step.
     """
     shape = _shape(data, at)
     if shape is None:
@@ -50,8 +51,9 @@ def read_equal(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
 
 
 def _shape(data: bytes, at: int) -> tuple[int, int, int, tuple[int, ...], int, bool] | None:
-    """The size of the record at a position, where its timestamp and its offset are, where bytes are that all equal ones
-    have, its offset delta, and whether it has no key; None if it is not whole, or its numbers have more than two bytes.
+    """Return what describes the record at a position: its size, the positions of its timestamp and its offset, the
+    positions of the bytes that all equal records share, its offset delta, and whether it has no key. Return None if
+    it is not whole, or its numbers have more than two bytes.
     """
     try:
         length = data[at]
@@ -90,7 +92,7 @@ def _shape(data: bytes, at: int) -> tuple[int, int, int, tuple[int, ...], int, b
 
 
 def _timestamps(low: bytes, high: bytes) -> list[int] | None:
-    """The numbers with these first bytes, and second ones if they have two; None if one of them has another count."""
+    """Return the numbers with these first and, if they have two bytes, second bytes; None if their sizes differ."""
     if not high:
         return memoryview(low.translate(_SIGNED)).cast("b").tolist() if low.isascii() else None
     if low.translate(None, _CONTINUED) or not high.isascii():
@@ -104,7 +106,8 @@ def _timestamps(low: bytes, high: bytes) -> list[int] | None:
 
 _ONE_BYTE_MAX: Final = 64
 _TWO_BYTES_MAX: Final = 8192
-"""From here on a number that is not negative has more than one byte, or two."""
+"""From this value on, a number that is not negative takes more than two bytes, and from `_ONE_BYTE_MAX` more than
+one."""
 _OFFSETS: Final = bytes(range(0, 2 * _ONE_BYTE_MAX, 2))
 _LOW_OFFSETS: Final = bytes(2 * offset & 127 | 128 for offset in range(_TWO_BYTES_MAX))
 _HIGH_OFFSETS: Final = bytes(2 * offset >> 7 for offset in range(_TWO_BYTES_MAX))

@@ -1,10 +1,10 @@
-"""What can go wrong between bytes and values:
+"""The errors of reading and writing Kafka's bytes:
 
 KraftlogError
 ├── MalformedBytes     bytes from outside are not what the format says; a path names the field
-│   ├── UnknownFormat      they may be right, but of a version that this program does not know
-│   └── TooManyElements    they may be right, but name more than any request of their size or their API means
-└── UnwritableValue    a value of ours has no form in the version that is asked for; a path names the field
+│   ├── UnknownFormat      they may be valid, but in a version that this program does not know
+│   └── TooManyElements    they may be valid, but have more elements than a request of their API or size may have
+└── UnwritableValue    a value cannot be written in the requested version; a path names the field
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class MalformedBytes(KraftlogError):
 
 
 class UnknownFormat(MalformedBytes):
-    """Bytes are of a newer version, or of an older one, than those that this program knows."""
+    """Bytes are in a newer or an older version than those that this program knows."""
 
 
 class TooManyElements(MalformedBytes):
-    """A request has more array elements than the bound of its API, or than a request of so many bytes can mean."""
+    """A request has more array elements than the bound for its API, or for its size."""
 
 
 class ManyElements(Exception):
-    """Raised by `kraftlog.kafka.codec`: a value has more array elements than are read or written in one go.
+    """Raised by `kraftlog.kafka.codec`: a value has more array elements than may be read or written at once.
 
     The caller reads or writes the value in slices instead.
     """

@@ -1,15 +1,15 @@
-"""Frames: what a connection carries is messages, each after its length as an int32.
+"""Frames: a connection carries messages, each preceded by its length as an int32.
 
-A FrameReader never reads a socket. It says where the next bytes may be put, and then hands out whole frames:
+A FrameReader never reads a socket. It offers memory for the next bytes, and then returns whole frames:
 
     reader.receive_data(data)                                    or, without a copy of a large frame:
     while (frame := reader.next_frame()) is not None: ...        count = socket.recv_into(reader.space())
                                                                  reader.received(count)
 
-Small frames are handed out as bytes. A large one gets memory of its own, into which its rest is read, and is handed out
-as a view of that. Its length alone reserves little: the memory doubles as the bytes come. A reader that `keeps_memory`
-reuses that memory for the next large frame, once no view of the frame before is left: to get a megabyte of zeros from
-the system takes twice as long as to read a megabyte from a socket.
+Small frames are returned as bytes. A large one gets memory of its own, into which its rest is read, and is returned as
+a view of that memory. Its length alone reserves little: the memory doubles as the bytes arrive. A reader that
+`keeps_memory` reuses that memory for the next large frame, once no view of the previous frame is left: getting a
+megabyte of zeros from the system takes twice as long as reading a megabyte from a socket.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SPACE_BYTES: Final = 64 * 1024
 """Frames that fit, with their length, share this space; one read of the socket may bring many of them."""
 
 RESERVED_BYTES_MAX: Final = 1024 * 1024
-"""What a length may reserve before any byte of its frame is there."""
+"""The most memory that a frame's length reserves before bytes of the frame arrive."""
 
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What is kept for the next frame: a follower's fetch, of 10 MiB by default, and some room."""
+"""The largest memory that is kept for the next frame. The response to a follower's Fetch has 10 MiB by default."""
 
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """Kafka's `socket.request.max.bytes`."""
 
 
 class FrameReader:
-    """Makes frames of bytes. `frame_bytes_min` is the size of the smallest header."""
+    """Divides bytes into frames. `frame_bytes_min` is the size of the smallest header."""
 
     def __init__(
         self, frame_bytes_max: int = FRAME_BYTES_MAX, frame_bytes_min: int = LENGTH.size, *, keeps_memory: bool = False
@@ -48,21 +48,21 @@ class FrameReader:
         self._min = frame_bytes_min
         self._shared = bytearray()
         self._all_shared = memoryview(self._shared)
-        # Made when the first bytes come: thousands of connections may be open that never send any.
+        # Allocated when the first bytes arrive: thousands of connections may be open that never send any.
         self._shared_bytes = 0
         self._own: bytearray | None = None
         self._own_bytes = 0
         self._own_size = 0
         self._keeps_memory = keeps_memory
         self._kept: bytearray | None = None
-        """The memory of the large frame before."""
+        """The memory of the previous large frame."""
         self.whole: deque[Buffer] = deque()
-        """Those that wait to be handed out, without their lengths: to be read only, `next_frame` takes them."""
+        """Whole frames, without their lengths, that `next_frame` has not returned yet. For reading only."""
         self.waiting_bytes = 0
-        """Bytes of frames that wait to be handed out, and of the large one that is being read, as its length has it."""
+        """The bytes of the frames in `whole`, plus the full size of the large frame that is being read."""
 
     def space(self) -> memoryview:
-        """Where the next bytes are to be put: at least one byte, until `received` says how many it were."""
+        """Return memory for the next bytes, at least one byte, to be filled before `received` is called."""
         if self._own is None:
             if not self._shared:
                 self._shared = bytearray(SPACE_BYTES)
@@ -75,7 +75,7 @@ class FrameReader:
         return memoryview(self._own)[self._own_bytes : self._own_size]
 
     def drop_all(self) -> None:
-        """Nothing comes and nothing is wanted any longer: give all memory back now, as garbage is found much later."""
+        """Release all memory, at the end of a connection: the garbage collector would do so much later."""
         self.whole.clear()
         self.waiting_bytes = 0
         self._shared = bytearray()
@@ -84,9 +84,9 @@ class FrameReader:
         self._own = self._kept = None
 
     def received(self, count: int) -> None:
-        """`count` bytes were put into the space.
+        """Accept the `count` bytes that the caller put into the space.
 
-        Raises MalformedBytes for a length that is out of range; the connection is then to be closed.
+        Raises MalformedBytes for a length that is out of range; the caller must then close the connection.
         """
         if self._own is None:
             self._take_shared(count)
@@ -104,7 +104,7 @@ class FrameReader:
             self._own = None
 
     def receive_data(self, data: Buffer) -> None:
-        """Take bytes as they came from the peer. Raises as `received`."""
+        """Accept bytes from the peer. Raises as `received`."""
         view = memoryview(data)
         while view:
             space = self.space()
@@ -114,7 +114,7 @@ class FrameReader:
             view = view[count:]
 
     def next_frame(self) -> Buffer | None:
-        """The oldest frame, without its length, or None."""
+        """Remove and return the oldest frame, without its length, or None."""
         if not self.whole:
             return None
         frame = self.whole.popleft()
@@ -123,21 +123,21 @@ class FrameReader:
 
     @property
     def is_in_large_frame(self) -> bool:
-        """Whether a frame with memory of its own waits for its rest."""
+        """Whether a frame with memory of its own is incomplete."""
         return self._own is not None
 
     @property
     def large_frame_bytes(self) -> int:
-        """The size of the frame that waits for its rest and has memory of its own; 0 if there is none."""
+        """The size of the incomplete frame with memory of its own; 0 if there is none."""
         return 0 if self._own is None else self._own_size
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether no part of a frame waits for its rest."""
+        """Whether no frame is incomplete."""
         return self._own is None and not self._shared_bytes
 
     def _take_shared(self, count: int) -> None:
-        """Take the frames out of the shared space; the last one may have to go on in memory of its own."""
+        """Move the whole frames out of the shared space, and a large incomplete one into memory of its own."""
         at = 0
         there = self._shared_bytes = self._shared_bytes + count
         if there > SPACE_BYTES:
@@ -171,10 +171,10 @@ class FrameReader:
         self._shared_bytes = 0
 
     def _memory(self, size: int) -> bytearray:
-        """For a frame, or its first part: that of the frame before, if it suffices and no view of it is left."""
+        """Return memory for a frame or its first part: the previous frame's, if it suffices and has no view left."""
         kept, self._kept = self._kept, None
         if kept is not None and len(kept) >= size:
-            with suppress(BufferError):  # there is a view: then it cannot be resized
+            with suppress(BufferError):  # memory with a view cannot be resized
                 kept.append(kept.pop())
                 return kept
         return bytearray(min(size, RESERVED_BYTES_MAX))

@@ -1,8 +1,8 @@
-"""Code that is made of a table: lines, each with the field that it is about, so that an error names the field.
+"""Code that is generated from a table. Each line is linked to its field, so that an error can name the field.
 
-A message and a version become one function without calls for its structs: what nests in the table nests in the code.
-The function knows nothing of paths. If it raises, the line where it did says which field it was at, and the
-function's variables how far it was in each array.
+A message in one version becomes one function without calls for its structs: their code is nested as they are nested in
+the table. The function itself holds no paths. If it raises, the line shows the field, and the function's variables show
+the index in each array.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Step:
 
     name: str
     items: str = ""
-    """For an array: the variable with the elements, so far or all."""
+    """For an array: the variable with its elements; of an array that is being read, those read so far."""
     item: str = ""
     """For an array that is written: the variable with the element that is being written."""
     run: tuple[tuple[str, str], ...] = ()
@@ -34,14 +34,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A compiled function, and the path of each of its lines."""
+    """A compiled function, with the path of the field of each of its lines."""
 
     call: Callable[..., Any]
     name: str
     paths: tuple[tuple[Step, ...], ...]
 
     def path(self, traceback: TracebackType | None) -> str:
-        """The field at which the function raised."""
+        """Return the path of the field at which the function raised."""
         while traceback is not None and traceback.tb_frame.f_code is not self.call.__code__:
             traceback = traceback.tb_next
         if traceback is None:
@@ -63,7 +63,7 @@ def _shown(step: Step, variables: dict[str, Any]) -> str:
 
 
 def _failed(step: Step, variables: dict[str, Any]) -> str:
-    """The field of a run that failed: the first that is not in the bytes, or that cannot be packed."""
+    """Return the field of a run that failed: the first one that the bytes end within, or that cannot be packed."""
     size = 0
     for name, form in step.run:
         size += Packing(f">{form}").size
@@ -79,7 +79,7 @@ def _failed(step: Step, variables: dict[str, Any]) -> str:
 
 
 class Code:
-    """Lines of a function in the making."""
+    """The lines of a function that is being generated."""
 
     def __init__(self, name: str, signature: str, constants: dict[str, Any]) -> None:
         self.name = name
@@ -102,16 +102,16 @@ class Code:
         return Block(self)
 
     def at(self, step: Step) -> At:
-        """What follows is about this step below the present path: `with code.at(step):`."""
+        """Link the lines that follow to this step below the current path: `with code.at(step):`."""
         return At(self, step)
 
     def variable(self, prefix: str) -> str:
-        """A name that nothing else has."""
+        """Return the name of a new variable."""
         self.names += 1
         return f"{prefix}{self.names}"
 
     def constant(self, value: Any) -> str:
-        """The name by which the code knows a value."""
+        """Return the name that the code has for a constant value."""
         for name, known in self.constants.items():
             if known is value:
                 return name
@@ -120,7 +120,7 @@ class Code:
         return name
 
     def compiled(self) -> Function:
-        """The function."""
+        """Compile the lines and return the function."""
         namespace = dict(self.constants)
         exec(compile("\n".join(self.lines), f"<{self.name}>", "exec"), namespace)  # noqa: S102  of our own tables only
         return Function(namespace["function"], self.name, tuple(self.paths))
@@ -128,7 +128,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Indented lines."""
+    """A context manager: lines that are added within it are indented."""
 
     code: Code
 
@@ -140,7 +140,7 @@ class Block:
 
 
 class At:
-    """Lines about one step."""
+    """A context manager: lines that are added within it are linked to a step."""
 
     __slots__ = ("code", "outer", "step")
 

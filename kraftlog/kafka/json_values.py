@@ -1,5 +1,5 @@
-"""A message as JSON, as Kafka's tools print it: Kafka's names; uuids and bytes in base64; a tagged field only if it has
-not its default."""
+"""A message as JSON, as Kafka's tools print it: Kafka's names; uuids and bytes in base64; a tagged field only if it
+differs from its default."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftlog.kafka.notation import Field, Message, Struct
 
 
 def json_value(value: Message, version: int) -> dict[str, Any]:
-    """What `json.dumps` takes: the fields that this version of a message has. Unknown tags are not shown."""
+    """Return a value for `json.dumps`: the fields that this version of a message has. Unknown tags are left out."""
     return _object(Layout(type(value), version), value)
 
 

@@ -1,4 +1,4 @@
-"""What a table is in one version: which fields are there, and how few bytes they can be."""
+"""A table in one version: which fields exist, and the fewest bytes that they can take."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def is_fixed(field: Field) -> bool:
 
 
 def element_of(field: Field) -> Field:
-    """The field that an element of an array would be."""
+    """Return the description of an array's element, as a field."""
     return replace(field, null=NONE, tag=None, is_array=False)
 
 
 def run_step(run: list[Field], value: str) -> Step:
-    """The path of a line that reads or writes these fields of the struct in a variable at once."""
+    """Return the step of a line that reads or writes these fields at once. `value` is the variable with the struct."""
     return Step(run[0].name, run=tuple((field.name, FORMATS[field.kind]) for field in run), value=value)

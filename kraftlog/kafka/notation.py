@@ -10,17 +10,17 @@
         ...
 
 The tables have what Kafka's JSON files have (FM-23). The order of the fields is their order in bytes. A field says
-- in which versions it is: `"13+"`, `"4-12"`, `"7"`; nothing for every version that its struct is in;
+- in which versions it exists: `"13+"`, `"4-12"`, `"7"`; nothing for every version that its struct is in;
 - in which of them it may be null: `null=True` for all, or versions;
 - its default, if that is not 0, false, "", no bytes, no elements, the zero uuid, or a struct of defaults;
 - its tag, if it is a tagged field (KIP-482);
 - that it is `ignorable`: a version that lacks it is written without it. Any other field that a version lacks must have
   its default (as in Kafka).
 
-Names are Kafka's in snake case: `clusterId` is `cluster_id`. `name=` has Kafka's where the rule does not give it.
+Names are Kafka's in snake case: `clusterId` is `cluster_id`. `name=` gives Kafka's name where this rule does not.
 Null and empty differ: None and "" or (). A value has one more attribute, `unknown_tags`: the tagged fields that the
-table does not have, as (tag, bytes), which are written again. Values are not frozen, for speed; no code changes a value
-that others hold.
+table does not have, as (tag, bytes); writing the value writes them again. Values are not frozen, for speed; no code
+changes a value that other code holds.
 
 `kraftlog/kafka/codec.py` reads and writes them.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 DEFAULTS: Final = object()
 """The default of a struct that is not null: a new struct of defaults."""
 NEWEST: Final = 32767
-"""The end of a range of versions that has none."""
+"""The end of an open range of versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """`"3"`, `"4-12"` or `"13+"`; `"none"` has no version."""
+        """Parse `"3"`, `"4-12"`, `"13+"`, or `"none"`, which contains no version."""
         if text == "none":
             return cls(1, 0)
         if text.endswith("+"):
@@ -89,15 +89,15 @@ class Field:
     tag: int | None
     ignorable: bool
     struct: type[Struct] | None = None
-    """The struct, or that of the elements."""
+    """The struct of the field, or of the elements of an array."""
     is_array: bool = False
     is_flexible: bool = True
-    """If not, it has the form of before KIP-482 in every version."""
+    """If False, the field has the form from before KIP-482 in every version."""
     kafka_name: str = ""
     name: str = field(default="", init=False)
 
     def new_default(self) -> Any:
-        """The default as a value."""
+        """Return the default value."""
         if self.default is DEFAULTS:
             return cast(type[Struct], self.struct)()
         return self.default
@@ -219,14 +219,14 @@ def array(
 
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Makes a table of a class: its fields become slots, and `FIELDS`."""
+    """The metaclass of tables: it turns the fields of a class into slots and `FIELDS`."""
 
     FIELDS: tuple[Field, ...]
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any
     ) -> StructType:  # fmt: skip
-        """As a class statement."""
+        """Make the class of a class statement."""
         fields = []
         for key, value in [(key, value) for key, value in namespace.items() if isinstance(value, Field)]:
             value.name = key
@@ -245,7 +245,7 @@ def _values_of(struct: StructType) -> Callable[[Struct], object]:
 
 
 class Struct(metaclass=StructType):
-    """A struct of a message. Made with keywords; what is left out has its default."""
+    """A struct of a message. Its constructor takes a keyword for each field; an omitted field gets its default."""
 
     __slots__ = ("unknown_tags",)
 
@@ -275,8 +275,8 @@ class Message(Struct):
     """A message: a request, a response, a record, or a header.
 
     `key` is the API key of a request and its response, or the number of a record; -1 if there is none.
-    `unstable` are versions that Kafka offers only with `unstable.api.versions.enable`. What is in a `closed` one is
-    never shown, not even by `repr`: credentials and the like.
+    `unstable` are versions that Kafka offers only with `unstable.api.versions.enable`. The values of a `closed` message
+    are never shown, not even by `repr`: they are credentials and the like.
     """
 
     __slots__ = ()
@@ -301,7 +301,7 @@ class Message(Struct):
 
 
 def _initializer(of: type[Struct]) -> Callable[..., None]:
-    """The `__init__` of a struct: a keyword for each field, with its default."""
+    """Return the `__init__` of a struct, with a keyword for each field."""
     parameters = [f"{found.name}={found.name}" for found in of.FIELDS]
     lines = [f"def __init__(self, {', '.join(['*', *parameters, 'unknown_tags=()'])}):"]
     for found in of.FIELDS:

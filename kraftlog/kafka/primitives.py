@@ -23,7 +23,7 @@ ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits at `at`, and the position after it.
+    """Return the unsigned varint of at most 32 bits at `at`, and the position after it.
 
     Raises IndexError if the bytes end within it, ValueError if it is too large.
     """
@@ -31,7 +31,7 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
     if value < 128:
         return value, at + 1
     byte = data[at + 1]
-    if byte < 128:  # as of most batches
+    if byte < 128:  # two bytes, as for the size of most batches
         return value & 127 | byte << 7, at + 2
     value, shift, at = value & 127 | (byte & 127) << 7, 14, at + 2
     while True:
@@ -48,7 +48,7 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_signed_varlong(data: Buffer, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits at `at`, and the position after it. Raises as `read_varint`."""
+    """Return the zigzag varint of at most 64 bits at `at`, and the position after it. Raises as `read_varint`."""
     byte = data[at]
     at += 1
     if byte < 128:
@@ -68,7 +68,7 @@ def read_signed_varlong(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """`value`, which is not negative, as an unsigned varint."""
+    """Return a value, which must not be negative, as an unsigned varint."""
     if value < 128:
         return ONE_BYTE[value]
     made = bytearray()
@@ -80,22 +80,22 @@ def varint(value: int) -> bytes:
 
 
 def signed_varlong(value: int) -> bytes:
-    """`value` as a zigzag varint. Raises ValueError if it has more than 64 bits."""
+    """Return a value as a zigzag varint. Raises ValueError if it has more than 64 bits."""
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"{value} has more than 64 bits")
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 ELEMENTS_PER_STEP: Final = 64
-"""After so many array elements, what reads or writes a message in slices lets others go on."""
+"""A generator that reads or writes a message in slices yields after this many array elements."""
 
 SMALL: Final = 16
-"""Arrays with fewer elements have their packings ready."""
+"""Arrays with fewer elements use the prepared functions of `UNPACK` and `PACK`."""
 
 UNPACK: Final = {
     form: tuple(Packing(">" + form * count).unpack_from for count in range(SMALL)) for form in FORMATS.values()
 }
-"""By format and count: from bytes and a position to a tuple."""
+"""By format and count: a function from bytes and a position to a tuple."""
 
 PACK: Final = {form: tuple(Packing(">" + form * count).pack for count in range(SMALL)) for form in FORMATS.values()}
 
@@ -106,12 +106,12 @@ PACK_COMPACT: Final = {
 
 
 def unpack_many(form: str, count: int, data: Buffer, at: int) -> tuple[Any, ...]:
-    """A tuple of `count` values from `at` on, all of which are in `data`."""
+    """Return a tuple of the `count` values from `at` on. The caller has checked that `data` has all of them."""
     if form == "16s":
         return tuple([bytes(data[start : start + 16]) for start in range(at, at + 16 * count, 16)])
     return Packing(f">{count}{form}").unpack_from(data, at)
 
 
 def pack_many(form: str, values: Sequence[Any]) -> bytes:
-    """The reverse of `unpack_many`. Raises `struct.error` for a value that has no place."""
+    """The reverse of `unpack_many`. Raises `struct.error` for a value that is out of range."""
     return b"".join(values) if form == "16s" else Packing(f">{len(values)}{form}").pack(*values)

@@ -1,12 +1,12 @@
 """Makes the function that reads one version of a message.
 
-It checks every length against the bytes that are left, and every count before it loops: `n` elements of at least `m`
-bytes each are in no fewer than `n * m` bytes. So what it makes takes at most 40 times as much memory as the bytes. It
-raises IndexError, `struct.error` or ValueError; `kraftlog/kafka/codec.py` turns these into MalformedBytes.
+The function checks every length against the bytes that are left, and every count before it loops: `n` elements of at
+least `m` bytes each need `n * m` bytes. So a value takes at most 40 times the memory of its bytes. The function raises
+IndexError, `struct.error` or ValueError; `kraftlog/kafka/codec.py` turns these into MalformedBytes.
 
-It also counts the elements of all arrays, and the tagged fields, before it reads them. When they are more than `most`
-it raises ManyElements. The function in slices is the same as a generator: it yields after every `ELEMENTS_PER_STEP`
-elements, and returns what the other one returns.
+It also counts the elements of all arrays, and the tagged fields, before it reads them. If there are more than `most`,
+it raises ManyElements. In slices the function is a generator that yields after every `ELEMENTS_PER_STEP` elements and
+returns the same.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from kraftlog.kafka.notation import DEFAULTS, Field, Message, Struct
 from kraftlog.kafka.primitives import ELEMENTS_PER_STEP, FORMATS, SIZES, SMALL, UNPACK, read_varint, unpack_many
 
 STRING_BYTES_MAX: Final = 32_767
-"""Kafka's bound of every string, also where its length could say more."""
+"""Kafka's bound for every string, also where the field of its length could hold more."""
 
 REQUESTS: Final = ("Request", "RequestHeader")
-"""How the names of what clients send end: there, as in Java, U+FFFD stands for what is no UTF-8 (DB-116)."""
+"""The ends of the names of messages that clients send. In these, U+FFFD replaces bytes that are not UTF-8, as in Java
+(DB-116)."""
 
 TAG_BYTES_MIN: Final = 2
 """A tagged field has at least its tag and its size."""
 
 
 def compile_reader(message: type[Message], version: int, *, in_slices: bool = False) -> Function:
-    """The function from bytes, a position and a number of elements to a value and the position after it."""
+    """Compile the function from bytes, a position and a bound on the elements to a value and the position after it."""
     return _Reader(Layout(message, version), in_slices).function()
 
 
@@ -59,7 +60,7 @@ class _Reader:
         return self.code.compiled()
 
     def _struct(self, struct: type[Struct]) -> str:
-        """Code for a struct; the name of its variable."""
+        """Generate the code for a struct; return the name of its variable."""
         value = self.code.variable("s")
         self.code.add(f"{value} = new({self.code.constant(struct)})")
         run: list[Field] = []
@@ -123,12 +124,12 @@ class _Reader:
         with self.code.block("if n == 255:"):
             self.code.add(f"{target} = None")
         with self.code.block("elif n != 1:"):
-            self.code.add("raise ValueError(f'{n} says neither null nor not null')")
+            self.code.add("raise ValueError(f'its first byte is {n}, not 255 (null) or 1')")
         with self.code.block("else:"):
             self.code.add(f"{target} = {self._struct(struct)}")
 
     def _counted(self, field: Field, target: str, rest: Any) -> None:
-        """Code for a length and what it is the length of; -1 is null."""
+        """Code for a length and the value that has this length; the length -1 is null."""
         if self.layout.is_compact(field):
             self.code.add("n = data[p]", "p += 1")
             with self.code.block("if n > 127:"):
@@ -156,7 +157,7 @@ class _Reader:
                 self.code.add(f"raise ValueError(f'has {{n}} bytes, and must have at most {STRING_BYTES_MAX}')")
         self.code.add("q = p + n")
         with self.code.block("if q > end:"):
-            self.code.add("raise ValueError(f'{n} bytes are not in the {end - p} that are left')")
+            self.code.add("raise ValueError(f'{n} bytes do not fit in the {end - p} that are left')")
         made = {"string": f"str(data[p:q], 'utf-8', {self.bad_text!r})", "bytes": "bytes(data[p:q])"}
         view = "memoryview(data)[p:q] if n else b''"  # a view is 200 bytes
         self.code.add(f"{target} = {made.get(field.kind, view)}", "p = q")
@@ -165,7 +166,7 @@ class _Reader:
         """Code for `n` elements."""
         size = self.layout.element_size_min(field)
         with self.code.block(f"if n > (end - p) // {size}:"):
-            self.code.add("raise ValueError(f'{n} elements are not in the {end - p} bytes that are left')")
+            self.code.add("raise ValueError(f'{n} elements do not fit in the {end - p} bytes that are left')")
         self._count("n")
         if field.kind in SIZES:
             form = FORMATS[field.kind]
@@ -189,20 +190,20 @@ class _Reader:
         self.code.add(f"{target} = tuple({items})")
 
     def _count(self, count: str) -> None:
-        """Code that counts elements which are about to be read."""
+        """Code that counts the elements that are read next."""
         self.code.add(f"k += {count}")
         with self.code.block("if k > most:"):
             self.code.add("raise ManyElements")
 
     def _step(self) -> None:
-        """Code for the end of a loop: in slices others may go on."""
+        """Code for the end of a loop: in slices it yields, so that other work gets its turn."""
         if self.in_slices:
             self.code.add("j += 1")
             with self.code.block(f"if not j % {ELEMENTS_PER_STEP}:"):
                 self.code.add("yield")
 
     def _tags(self, struct: type[Struct], value: str) -> None:
-        """Code for the tagged fields: how many, then tag, size and value of each. Unknown ones are kept."""
+        """Code for the tagged fields: their count, then tag, size and value of each. Unknown ones are kept."""
         unknown, count, tag, after = (self.code.variable(prefix) for prefix in ("u", "n", "t", "q"))
         with self.code.at(Step("unknown_tags")):
             self.code.add(f"{value}.unknown_tags = ()", f"{count} = data[p]", "p += 1")
@@ -210,13 +211,13 @@ class _Reader:
             with self.code.at(Step("unknown_tags")):
                 self.code.add(f"{count}, p = varint(data, p - 1)", f"{unknown} = []")
                 with self.code.block(f"if {count} > (end - p) // {TAG_BYTES_MIN}:"):
-                    self.code.add(f"raise ValueError(f'{{{count}}} tags are not in the {{end - p}} bytes left')")
+                    self.code.add(f"raise ValueError(f'{{{count}}} tags do not fit in the {{end - p}} bytes left')")
                 self._count(count)
             with self.code.block(f"for _ in range({count}):"):
                 with self.code.at(Step("unknown_tags", unknown)):
                     self.code.add(f"{tag}, p = varint(data, p)", f"{after}, p = varint(data, p)")
                     with self.code.block(f"if {after} > end - p:"):
-                        self.code.add(f"raise ValueError(f'{{{after}}} bytes are not in the {{end - p}} left')")
+                        self.code.add(f"raise ValueError(f'{{{after}}} bytes do not fit in the {{end - p}} left')")
                     self.code.add(f"{after} += p")
                 word = "if"
                 for field in self.layout.tagged(struct):

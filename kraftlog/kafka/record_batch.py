@@ -16,8 +16,8 @@
         57     4 count of records
         61       the records, compressed or not
 
-A batch is a view of the bytes that it is in. Its records are read when they are asked for, and never if they are
-compressed: no codec is a dependency of this package.
+A batch is a view of bytes. Its records are read on demand, and not if they are compressed: this module inflates
+nothing, `kraftlog.kafka.codecs` does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kraftlog.kafka.records import Record, encode_record, read_records
 
 MAGIC: Final = 2
 CRC_PIECE_BYTES: Final = 128 * 1024
-"""The CRC takes bytes only, so a view is copied, in pieces that stay in the processor's cache."""
+"""The CRC needs bytes, so a view is copied, in pieces of this size, which fit in the processor's cache."""
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _CHECKED: Final = struct.Struct(">hiqqqhii")
@@ -62,11 +62,11 @@ class Compression(IntEnum):
 
 
 class CompressedBatch(KraftlogError):
-    """The records of a batch were asked for, and they are compressed."""
+    """The records of a batch cannot be read because they are compressed."""
 
 
 class RecordBatch(NamedTuple):
-    """A batch: its header, as it is in bytes, and all of its bytes."""
+    """A batch: the fields of its header, in their order, and all of its bytes."""
 
     base_offset: int
     batch_length: int
@@ -85,15 +85,15 @@ class RecordBatch(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last one."""
+        """The offset after the last offset."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> Compression:
-        """How the records are compressed. Raises UnknownFormat."""
+        """How the records are compressed. Raises UnknownFormat for a codec that Kafka 4.3 does not have."""
         bits = self.attributes & _COMPRESSION_BITS
         if bits > Compression.ZSTD:
-            raise UnknownFormat(_name(self.base_offset), f"its compression {bits} is none that Kafka 4.3 has")
+            raise UnknownFormat(_name(self.base_offset), f"its compression is {bits}, which Kafka 4.3 does not have")
         return Compression(bits)
 
     @property
@@ -108,11 +108,11 @@ class RecordBatch(NamedTuple):
 
     @property
     def has_log_append_time(self) -> bool:
-        """Whether the max timestamp, which the broker has set, is that of every record."""
+        """Whether every record has the batch's max timestamp, which the broker set at the append."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     def check_crc(self) -> None:
-        """Raise MalformedBytes unless the CRC is that of the bytes."""
+        """Raise MalformedBytes unless the CRC matches the bytes."""
         found = crc32c_of(self.data[_UNCHECKED.size :])
         if found != self.crc:
             raise MalformedBytes(
@@ -124,7 +124,7 @@ class RecordBatch(NamedTuple):
         if self.compression:
             raise CompressedBatch(
                 f"the records of the {_name(self.base_offset)} are compressed with {self.compression.name.lower()},"
-                " which is not opened here"
+                " and this reader inflates nothing"
             )
         return read_records(
             bytes(self.data), HEADER_BYTES, self.record_count, self.base_offset, self.last_offset_delta,
@@ -133,9 +133,9 @@ class RecordBatch(NamedTuple):
 
 
 def read_batch(data: Buffer, at: int = 0) -> RecordBatch | None:
-    """The batch at a position, or None if the bytes end within it. The CRC is not checked.
+    """Return the batch at a position, or None if the bytes end within it. The CRC is not checked.
 
-    Raises MalformedBytes for a length that no batch has, and UnknownFormat for another magic than 2.
+    Raises MalformedBytes for an impossible length or count, and UnknownFormat for another magic than 2.
     """
     left = len(data) - at
     if left < HEADER_BYTES:
@@ -145,7 +145,7 @@ def read_batch(data: Buffer, at: int = 0) -> RecordBatch | None:
     if magic != MAGIC:
         raise UnknownFormat(_name(base_offset), f"its magic is {magic}, and only batches of magic {MAGIC} are read")
     if length < HEADER_BYTES - LENGTH_END:
-        raise MalformedBytes(_name(base_offset), f"its length is {length}, below that of a header")
+        raise MalformedBytes(_name(base_offset), f"its length is {length}, less than a header's")
     if header[12] < 0 or header[6] < 0:
         raise MalformedBytes(_name(base_offset), f"it has {header[12]} records and the last offset delta {header[6]}")
     if length > left - LENGTH_END:
@@ -154,7 +154,7 @@ def read_batch(data: Buffer, at: int = 0) -> RecordBatch | None:
 
 
 def read_batches(data: Buffer, at: int = 0) -> Iterator[RecordBatch]:
-    """The batches from a position on, without one that the bytes end within. Raises as `read_batch`."""
+    """Yield the whole batches from a position on; one that is cut off is left out. Raises as `read_batch`."""
     view = memoryview(data)
     while (batch := read_batch(view, at)) is not None:
         yield batch
@@ -166,7 +166,7 @@ def encode_batch(
     last_offset_delta: int | None = None, base_timestamp_ms: int | None = None, max_timestamp_ms: int | None = None,
     producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1,
 ) -> bytes:  # fmt: skip
-    """A batch of records that are not compressed. Deltas and timestamps follow from the records if they are not given.
+    """Return a batch of uncompressed records. Deltas and timestamps that are not given follow from the records.
 
     Raises UnwritableValue, also for attributes that say that the records are compressed.
     """
@@ -199,7 +199,7 @@ def encode_batch(
 
 
 def crc32c_of(data: Buffer) -> int:
-    """The CRC-32C of bytes, without a copy of all of them."""
+    """Return the CRC-32C of bytes, without copying all of them at once."""
     crc = 0
     for at in range(0, len(data), CRC_PIECE_BYTES):
         crc = extend_crc32c(crc, bytes(data[at : at + CRC_PIECE_BYTES]))

@@ -1,4 +1,4 @@
-"""What a broker must know of the records in a batch: of each the offset, the timestamp and whether it has a key."""
+"""What a broker must know about each record in a batch: its offset, its timestamp and whether it has a key."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from kraftlog.kafka.records import RECORD_BYTES_MIN
 SLOW_WORK: Final = 10
 HEADERS_A_SLOW_RECORD: Final = 10
 LOOKED_BYTES_A_RECORD: Final = 10
-"""A record that is read one number at a time counts as so many others, and so do so many of its headers. Of other
-records so many bytes count as one, apart from those of keys and values."""
+"""The work of reading records, in units of one record that the loop reads. A record that is read one number at a time
+is `SLOW_WORK`, and so is each group of `HEADERS_A_SLOW_RECORD` headers in it. In records that the loop reads,
+`LOOKED_BYTES_A_RECORD` bytes outside of keys and values are one unit."""
 
 
 def _column() -> array[int]:
@@ -23,27 +24,27 @@ def _column() -> array[int]:
 
 @dataclass(slots=True)
 class RecordHeads:
-    """What is known of some records that follow each other, in columns."""
+    """The heads of consecutive records, in columns."""
 
     first_index: int
-    """How many records of the batch are before them."""
+    """The index in the batch of the first of these records."""
     timestamp_deltas: array[int] = field(default_factory=_column)
     offset_deltas: array[int] = field(default_factory=_column)
     without_key: bytearray = field(default_factory=bytearray)
     """1 for each record that has no key, 0 for others."""
     slow_count: int = 0
-    """How many were read one number at a time; `HEADERS_A_SLOW_RECORD` headers count as one."""
+    """How many were read one number at a time; `HEADERS_A_SLOW_RECORD` of their headers count as one more."""
     looked_bytes: int = 0
-    """The bytes of the other records, apart from keys and values."""
+    """The bytes of the other records, outside of keys and values."""
 
     @property
     def end_index(self) -> int:
-        """How many records of the batch are before them or among them."""
+        """The index in the batch of the record after them."""
         return self.first_index + len(self.offset_deltas)
 
     @property
     def work(self) -> int:
-        """How much work it was to read them; one for a record."""
+        """The work of reading them, in units of one record that the loop reads."""
         return max(len(self.offset_deltas), self.looked_bytes // LOOKED_BYTES_A_RECORD) + SLOW_WORK * self.slow_count
 
     def add(self, offset_delta: int, timestamp_delta: int, *, has_key: bool) -> None:
@@ -53,9 +54,9 @@ class RecordHeads:
         self.without_key.append(not has_key)
 
     def read(self, data: Buffer, at: int, limit: int) -> int:
-        """Add at most `limit` records, from a position on; returns where the first one begins that was not added.
+        """Add at most `limit` records, from a position on; return the position after the last one that was added.
 
-        That one is not whole, or not valid.
+        If fewer are added, the record at that position is cut off or not valid.
         """
         row = len(self.offset_deltas)
         limit = min(limit, (len(data) - at) // RECORD_BYTES_MIN)
@@ -74,8 +75,8 @@ class RecordHeads:
         return stop
 
     def summary(self) -> tuple[int, int, int]:
-        """Of at least one record: the smallest and the largest timestamp delta, and the first row whose offset delta is
-        not the record's index, or -1.
+        """Return the smallest and the largest timestamp delta, and the first row whose offset delta is not the record's
+        index, or -1. There must be at least one record.
         """
         return record_reader.loop.summarize(
             self.timestamp_deltas, self.offset_deltas, 0, len(self.offset_deltas), self.first_index

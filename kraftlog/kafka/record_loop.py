@@ -1,12 +1,12 @@
-"""Reads the heads of whole records in a row, up to one that is not whole or not valid.
+"""Reads the heads of consecutive records, up to the first record that is cut off or not valid.
 
 An installation compiles this module with Cython where it finds a C compiler: `record_loop.pxd` has the types of the
-variables, and `kraftlog.kafka.record_reader` chooses. So that the compiled module and this one find the same in any
-bytes: a byte is taken by its position only, which C checks against the length of the bytes; a position never
-decreases; every number fits 64 bits, and C checks sums and shifts for an overflow.
+variables, and `kraftlog.kafka.record_reader` chooses one of the two. These rules make both return the same for any
+bytes: a byte is read only by its position, which C checks against the length of the bytes; a position never decreases;
+every number fits in 64 bits, and C checks sums and shifts for an overflow.
 
-What most records have is read in line, as a call costs Python more: numbers of one byte, and of two where records are
-longer than 63 bytes or more than 63.
+The numbers that most records have are read without a call, since a call costs Python more: numbers of one byte, and
+numbers of two bytes in fields where a batch of more than 63 records, or a record of more than 63 bytes, has them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from kraftlog.kafka.notation import Buffer
 
 TWO_BYTES_MAX = 2**14 - 1
-"""The largest number of two bytes, before it has its sign."""
+"""The largest number of two bytes, before its zigzag encoding is undone."""
 INT_MAX = 2**31 - 1
 INT_BYTES_MAX = 5
 LONG_BYTES_MAX = 10
 LONG_LAST_SHIFT = 62
-"""Of the tenth byte of a number only the lowest bit has a place: this one."""
+"""The place of the only bit that the tenth byte of a number may have."""
 
 
 def read_heads(
@@ -31,8 +31,9 @@ def read_heads(
 ) -> tuple[int, int, int]:
     """Read at most `limit` records from a position on. Each fills one row of the columns, which have room for them.
 
-    A row has the timestamp delta, the offset delta, and 1 if the record has no key, otherwise what was there.
-    Returns the position and the row after the last record, and how many bytes are in keys and values, thus skipped.
+    A row gets the timestamp delta, the offset delta, and 1 if the record has no key; otherwise the third column is
+    left as it is. Return the position and the row after the last record, and how many bytes keys and values have,
+    which are skipped.
     """
     size, stop, end_row = len(data), at, row + limit
     skipped = skipped_now = 0
@@ -48,7 +49,7 @@ def read_heads(
             end = at + length
             if length < 0 or end > size:
                 break
-            timestamp, at = data[at + 1], at + 2  # behind the attributes
+            timestamp, at = data[at + 1], at + 2  # after the attributes
             if timestamp > 127:
                 timestamp, at = read_number(data, at - 1, LONG_BYTES_MAX)
             else:
@@ -94,7 +95,7 @@ def read_heads(
 
 
 def headers_end(data: Buffer, at: int) -> int:
-    """Where the headers end whose count is at a position. Raises IndexError, and ValueError for a wrong length."""
+    """Return the end of the headers whose count is at a position. Raises IndexError, and ValueError for a length."""
     count, at = read_number(data, at, INT_BYTES_MAX)
     if not 0 <= count <= len(data) - at:
         raise ValueError(count)
@@ -109,7 +110,7 @@ def headers_end(data: Buffer, at: int) -> int:
 
 
 def read_number(data: Buffer, at: int, bytes_max: int) -> tuple[int, int]:
-    """A zigzag varint of 32 or 64 bits, and the position after it. Raises IndexError, ValueError if it has more."""
+    """Return a zigzag varint and the position after it. Raises IndexError, and ValueError if it has too many bits."""
     byte = data[at]
     half, is_negative, shift, last = (byte & 127) >> 1, byte & 1, 6, at + bytes_max - 1
     while byte > 127:
@@ -125,8 +126,8 @@ def read_number(data: Buffer, at: int, bytes_max: int) -> tuple[int, int]:
 
 
 def summarize(timestamps: array[int], offsets: array[int], row: int, end_row: int, index: int) -> tuple[int, int, int]:
-    """Of some rows, at least one: the smallest and the largest timestamp delta, and the first row whose offset delta is
-    not the index in the batch, which `row` has; -1 if none is.
+    """Return the smallest and the largest timestamp delta of at least one row, and the first row whose offset delta is
+    not the record's index in the batch, or -1. `index` is the index of the record in `row`.
     """
     oldest = newest = timestamps[row]
     misplaced = -1

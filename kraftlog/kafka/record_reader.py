@@ -13,7 +13,7 @@ from kraftlog.kafka import record_loop
 from kraftlog.kafka.notation import Buffer
 
 COMPILED_MODULE: Final = "kraftlog.kafka.compiled_record_loop"
-"""What `hatch_build.py` makes of `record_loop.py` and `record_loop.pxd`, with their CRC in `SOURCE_CRC`."""
+"""`hatch_build.py` compiles it from `record_loop.py` and `record_loop.pxd`; `SOURCE_CRC` has the CRC of both."""
 
 
 class Loop(NamedTuple):
@@ -25,12 +25,12 @@ class Loop(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For a line in a log."""
+        """The name in log lines."""
         return "compiled" if self.is_compiled else "interpreted"
 
 
 def source_crc() -> int | None:
-    """The CRC of the sources of the loop as they are now; None if they are not there."""
+    """Return the CRC of the present sources of the loop; None if they cannot be read."""
     spec = record_loop.__spec__
     if spec is None or spec.origin is None or not isinstance(spec.loader, ResourceLoader):
         return None
@@ -43,7 +43,7 @@ def source_crc() -> int | None:
 
 
 def compiled_loop() -> Loop | None:
-    """The compiled loop; None if there is none, or if it was made of other sources than those that are here now."""
+    """Return the compiled loop; None if it does not exist, or was compiled from other sources than the present ones."""
     crc = source_crc()
     try:
         module = import_module(COMPILED_MODULE)

@@ -1,11 +1,11 @@
-"""Reads what a broker must know of the records in a batch, in the pieces in which a codec inflates them.
+"""Reads the heads of the records in a batch from the pieces in which a codec inflates them.
 
-A record's layout is in `kraftlog.kafka.records`. That its parts fill its length exactly is checked, as Kafka's
-consumers do; its key, value and headers are skipped.
+A record's layout is in `kraftlog.kafka.records`. The scan checks that a record's parts fill its length exactly, as
+Kafka's consumers do, and skips its key, value and headers.
 
-Whole records are read by the loop of `kraftlog.kafka.record_loop`, which stops before one that is cut off at the end of
-a piece, or not valid. `read_one` reads that one, a number at a time, and says what is wrong with it. Where the loop is
-not compiled, `read_equal` goes before it.
+The loop of `kraftlog.kafka.record_loop` reads whole records, and stops before one that is cut off at the end of a piece
+or not valid. `read_one` reads this record one number at a time, and raises an error that says what is wrong with it.
+Where the loop is not compiled, `read_equal` runs before it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from kraftlog.kafka.record_stream import SLOW_A_PORTION, RecordStream, malformed
 
 FIRST_RUN: Final = 2
 LAST_RUN: Final = 256
-"""How many records are read one by one before it is tried whether those behind them are equal; four times as many each
-time that they are not."""
+"""How many records are read one by one before `read_equal` tries the next ones: `FIRST_RUN`, then four times as many
+after each try without equal records, up to `LAST_RUN`."""
 
 RECORDS_A_TURN: Final = 10_000
 PIECES_A_TURN: Final = 32
-"""What is read in one turn of a broker's loop, apart from the rest of the last piece: about 20 ms of work."""
+"""How much is read in one turn of a broker's loop, plus the rest of the last piece: about 20 ms of work."""
 
 JOINED_BYTES_MAX: Final = 16 * 1024
-"""So much of a piece's end is put before the next piece: to read a record one number at a time takes ten times as long
-as to copy that. What is longer is not, so that pieces with a part of a long record are not copied again and again."""
+"""Up to this many bytes at the end of a piece are copied in front of the next piece: reading a record one number at a
+time takes ten times as long as copying them. More bytes are not copied: a long record would be copied with each of its
+pieces."""
 
 
 class ScanBudget:
-    """How much may be read before others get their turn. At most one piece more is."""
+    """How much a scan may read before other work gets its turn. It reads at most one piece more."""
 
     __slots__ = ("_pieces", "_records")
 
@@ -44,7 +45,7 @@ class ScanBudget:
         self._pieces = pieces
 
     def spend(self, work: int) -> None:
-        """A portion was read, with so much work."""
+        """Count a portion that was read, with its work."""
         self._records -= work
         self._pieces -= 1
 
@@ -55,12 +56,12 @@ class ScanBudget:
 
 
 def scan_records(pieces: Iterator[Buffer], count: int) -> Iterator[RecordHeads]:
-    """The heads of all `count` records of a batch, in portions: at least one for each piece, which may be empty.
+    """Yield the heads of all `count` records of a batch, in portions: at least one for each piece; some may be empty.
 
-    Raises MalformedBytes where a record contradicts itself, if there are fewer, and if bytes follow the last one.
+    Raises MalformedBytes if a record contradicts itself, there are fewer records, or bytes follow the last one.
     """
     if not record_reader.loop.is_compiled:
-        pieces = map(bytes, pieces)  # of which Python takes single bytes faster than of views
+        pieces = map(bytes, pieces)  # Python reads single bytes of them faster than of views
     stream, heads = RecordStream(pieces), RecordHeads(0)
     stream.advance()
     while True:
@@ -86,7 +87,7 @@ def scan_records(pieces: Iterator[Buffer], count: int) -> Iterator[RecordHeads]:
 
 
 def _read_whole(data: Buffer, at: int, count: int, heads: RecordHeads) -> int:
-    """Read whole records; returns where the first one begins that is cut off, or not valid."""
+    """Read whole records; return the position after the last one. A record there is cut off or not valid."""
     if record_reader.loop.is_compiled:
         return heads.read(data, at, count - heads.end_index)
     run = FIRST_RUN

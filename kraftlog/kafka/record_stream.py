@@ -1,4 +1,4 @@
-"""The records of a batch as a stream of pieces, from which any record can be read one number at a time.
+"""The records of a batch as a stream of pieces. It can read any record, one number at a time.
 
 Keys, values and headers are skipped, so no more than one piece is held, however long a record is.
 """
@@ -14,7 +14,7 @@ from kraftlog.kafka.primitives import read_signed_varlong
 from kraftlog.kafka.record_heads import HEADERS_A_SLOW_RECORD, RecordHeads
 
 SLOW_A_PORTION: Final = 500
-"""So many records, or ten times as many headers, are read one number at a time in a portion."""
+"""A portion ends after this many records, or ten times as many headers, were read one number at a time."""
 
 INT_MAX: Final = 2**31 - 1
 _INT_BYTES_MAX: Final = 5
@@ -25,13 +25,13 @@ class BytesEnd(Exception):
 
 
 class RecordStream:
-    """A position in the bytes that several pieces make."""
+    """A position in the concatenated bytes of several pieces."""
 
     __slots__ = ("_passed", "_pieces", "at", "data", "taken")
 
     def __init__(self, pieces: Iterator[Buffer]) -> None:
         self.data: Buffer = b""
-        """The present piece, and before it what was not read of the last one."""
+        """The unread end of the previous piece, followed by the current piece."""
         self.at = 0
         """The position in `data`."""
         self.taken = 0
@@ -45,7 +45,7 @@ class RecordStream:
         return self._passed + self.at
 
     def advance(self) -> bool:
-        """Take the next piece; returns whether there is one."""
+        """Take the next piece; return whether there was one."""
         piece = next(self._pieces, None)
         if piece is None:
             return False
@@ -75,7 +75,7 @@ class RecordStream:
         return value
 
     def skip(self, size_bytes: int) -> Iterator[None]:
-        """Skip bytes, with a step for each piece that is taken. Raises BytesEnd."""
+        """Skip bytes, and yield after each piece that is taken. Raises BytesEnd."""
         while size_bytes > len(self.data) - self.at:
             size_bytes -= len(self.data) - self.at
             self.at = len(self.data)
@@ -86,11 +86,11 @@ class RecordStream:
 
 
 Portions = Generator[RecordHeads, None, RecordHeads]
-"""Portions that are complete; then the one to go on with."""
+"""Yields complete portions, and returns the one to continue with."""
 
 
 def read_one(stream: RecordStream, heads: RecordHeads) -> Portions:
-    """Read the record at the stream's position. Raises MalformedBytes, which names it."""
+    """Read the record at the stream's position. Raises MalformedBytes, which has the record's index."""
     index = heads.end_index
     try:
         length = stream.read_int()
@@ -114,7 +114,7 @@ def _read_body(stream: RecordStream, heads: RecordHeads, length: int) -> Portion
     count = stream.read_int()
     left = end - stream.position
     if not 0 <= count <= max(0, left):
-        raise ValueError(f"it has {count} headers, which are not in the {left} bytes that are left of it")
+        raise ValueError(f"its {count} headers do not fit in the {left} bytes that are left of it")
     for number in range(1, count + 1):
         size = stream.read_int()
         if size < 0:
@@ -129,7 +129,7 @@ def _read_body(stream: RecordStream, heads: RecordHeads, length: int) -> Portion
     rest = end - stream.position
     heads = yield from _skip(stream, heads, rest, end, length)
     if rest:
-        raise ValueError(f"{rest} of the {length} bytes of its length follow its last part")
+        raise ValueError(f"its last part ends {rest} bytes before the end of its length of {length}")
     heads.slow_count += 1
     heads.add(offset, timestamp, has_key=key >= 0)
     return heads
@@ -149,5 +149,5 @@ def _skip(stream: RecordStream, heads: RecordHeads, size_bytes: int, end: int, l
 
 
 def malformed(index: int, reason: str) -> MalformedBytes:
-    """The record with that index in the batch cannot be read."""
+    """Return the error for the record with this index in the batch."""
     return MalformedBytes(f"records[{index}]", reason)

@@ -65,7 +65,7 @@ CONTROL_RECORDS: Final[dict[ControlType, type[Message]]] = {
 
 
 def decode_metadata_record(data: Buffer) -> tuple[Message, int]:
-    """The metadata record that is the value of a record, and its version.
+    """Return the metadata record in the value of a record, and its version.
 
     Raises MalformedBytes, and UnknownFormat for a frame, a number or a version that Kafka 4.3 does not have.
     """
@@ -82,7 +82,7 @@ def decode_metadata_record(data: Buffer) -> tuple[Message, int]:
         raise UnknownFormat(message.__name__, f"its version is {version}, and Kafka 4.3 has {message.VERSIONS}")
     value, end = decode_from(message, version, data, at)
     if end != len(data):
-        raise MalformedBytes(message.__name__, f"{len(data) - end} bytes follow version {version} of it")
+        raise MalformedBytes(message.__name__, f"{len(data) - end} extra bytes after version {version}")
     return value, version
 
 
@@ -96,12 +96,12 @@ def _frame(data: Buffer) -> tuple[int, int, int, int]:
 
 
 def encode_metadata_record(value: Message, version: int) -> bytes:
-    """The value of a record that holds a metadata record. Raises UnwritableValue."""
+    """Return a metadata record as the value of a record. Raises UnwritableValue."""
     return b"".join([varint(FRAME_VERSION), varint(value.KEY), varint(version), *encode_pieces(value, version)])
 
 
 def decode_control_record(key: Buffer | None, data: Buffer | None) -> tuple[ControlType, Message]:
-    """The type and the value of a control record.
+    """Return the type and the value of a control record.
 
     Raises MalformedBytes, and UnknownFormat for a type or a version that Kafka 4.3 does not have.
     """
@@ -119,11 +119,11 @@ def decode_control_record(key: Buffer | None, data: Buffer | None) -> tuple[Cont
 
 
 def encode_control_record(kind: ControlType, value: Message, version: int) -> tuple[bytes, bytes]:
-    """The key and the value of a control record, of a version that is also the value's own. Raises UnwritableValue."""
+    """Return the key and the value of a control record. Raises UnwritableValue, also if `version` differs."""
     message = CONTROL_RECORDS[kind]
     if type(value) is not message:
         raise UnwritableValue(
-            "control record", f"one of type {kind.name} is a {message.__name__}, no {type(value).__name__}"
+            "control record", f"type {kind.name} has a {message.__name__} as its value, not a {type(value).__name__}"
         )
     body = encode(value, version)
     prefix = _SHORT.pack(version)

@@ -35,10 +35,10 @@ def read_records(
     data: bytes, at: int, count: int, base_offset: int, last_offset_delta: int, base_timestamp_ms: int,
     log_append_time_ms: int | None,
 ) -> tuple[Record, ...]:  # fmt: skip
-    """All `count` records from a position to the end of the bytes. Raises MalformedBytes."""
+    """Return all `count` records from a position to the end of the bytes. Raises MalformedBytes."""
     if count > (len(data) - at) // RECORD_BYTES_MIN:
         raise MalformedBytes(
-            f"batch at offset {base_offset}", f"{count} records are not in the {len(data) - at} bytes left"
+            f"batch at offset {base_offset}", f"{count} records do not fit in the {len(data) - at} bytes left"
         )
     records: list[Record] = []
     try:
@@ -79,7 +79,7 @@ def _read_record(
 def _length(data: bytes, at: int) -> tuple[int, int]:
     length, at = read_signed_varlong(data, at)
     if length < 0 or length > len(data) - at:
-        raise ValueError(f"{length} bytes are not in the {len(data) - at} that are left")
+        raise ValueError(f"{length} bytes do not fit in the {len(data) - at} that are left")
     return length, at
 
 
@@ -93,7 +93,7 @@ def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
 def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, at = read_signed_varlong(data, at)
     if not 0 <= count <= (len(data) - at) // HEADER_BYTES_MIN:
-        raise ValueError(f"{count} headers are not in the {len(data) - at} bytes that are left")
+        raise ValueError(f"{count} headers do not fit in the {len(data) - at} bytes that are left")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, at = _length(data, at)
@@ -104,7 +104,7 @@ def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...]
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
-    """The bytes of a record. Raises ValueError for what has none."""
+    """Return the bytes of a record. Raises ValueError for a number that is out of range."""
     parts = [
         bytes((record.attributes,)),
         signed_varlong(record.timestamp_ms - base_timestamp_ms),

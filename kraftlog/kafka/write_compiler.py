@@ -1,8 +1,8 @@
 """Makes the function that writes one version of a message.
 
-It raises TypeError, AttributeError, `struct.error` or ValueError for a value that the version cannot have;
-`kraftlog/kafka/codec.py` turns these into UnwritableValue. As the reader's, the function counts the elements of all
-arrays, raises ManyElements when they are more than `most`, and is a generator in slices.
+The function raises TypeError, AttributeError, `struct.error` or ValueError for a value that the version cannot have;
+`kraftlog/kafka/codec.py` turns these into UnwritableValue. Like the reader's function, it counts the elements of all
+arrays, raises ManyElements if there are more than `most`, and is a generator in slices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kraftlog.kafka.read_compiler import STRING_BYTES_MAX
 
 
 def compile_writer(message: type[Message], version: int, *, in_slices: bool = False) -> Function:
-    """The function from a value, a function that takes pieces of bytes in order, and a number of elements."""
+    """Compile the function of a value, a callback that gets pieces of bytes in order, and a bound on the elements."""
     return _Writer(Layout(message, version), in_slices).function()
 
 
@@ -82,7 +82,7 @@ class _Writer:
             self.code.add(f"raise ValueError('version {self.layout.version} lacks this field, and it is set')")
 
     def _differs(self, field: Field, source: str) -> str:
-        """The condition that a field has not its default."""
+        """Return the condition under which a field differs from its default."""
         if field.default is None:
             return f"{source} is not None"
         if field.default is not DEFAULTS:
@@ -210,7 +210,7 @@ class _Writer:
             self.code.add(f"{put}(pack_many({form!r}, {value}))")
 
     def _tags(self, struct: type[Struct], value: str, put: str) -> None:
-        """Code for the tagged fields: those that have not their default, and the unknown ones, by tag."""
+        """Code for the tagged fields: those that differ from their default, and the unknown ones, by tag."""
         fields = self.layout.tagged(struct)
         if not fields:
             with self.code.block(f"if {value}.unknown_tags:"):
@@ -240,7 +240,7 @@ def _length_size(field: Field) -> int:
 
 
 def merged(known: list[tuple[int, bytes]], unknown: tuple[tuple[int, bytes], ...]) -> bytes:
-    """Tagged fields in order of their tags."""
+    """Return the bytes of all tagged fields, in the order of their tags."""
     tags = sorted([*known, *unknown], key=_tag) if unknown else known
     parts = [varint(len(tags))]
     for tag, value in tags:

@@ -1,8 +1,8 @@
 """A controller registers: its endpoints, and which levels of each feature it supports (CT-37, CT-61).
 
-Each start of a node is another incarnation, and registers again with whichever controller is active. Below the
-metadata.version that has a record for it (3.7-IV0) there is nothing to register yet; while there is no leader, or the
-active controller refuses, it tries again without end.
+Each start of a node is another incarnation, and registers again at the active controller. Below the metadata.version
+that has a record for the registration (3.7-IV0), it waits. While there is no leader, or the active controller refuses,
+it tries again without end.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class ControllerRegistration:
     def __init__(
         self, store: MetadataStore, controllers: Sequence[Endpoint], request: RegisterControllerRequest
     ) -> None:
-        """`controllers` are the endpoints of those that may be active, the node's own among them."""
+        """`controllers` are the endpoints of all nodes that may be the active controller, this node's included."""
         self._store = store
         self._controllers = controllers
         self._request = request
         self._applied = asyncio.Event()
 
     def applied(self, end_offset: Offset) -> None:
-        """The metadata.version may have changed."""
+        """Read the metadata.version again: it may have changed."""
         self._applied.set()
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
@@ -81,13 +81,13 @@ class ControllerRegistration:
         logger.info("controller registered", controller=self._request.controller_id)
 
     async def _may_register(self) -> None:
-        """Return when the metadata.version, as far as it is applied here, has a record for it."""
+        """Return when the metadata.version that this node has applied allows a registration."""
         while metadata_queries.metadata_version(self._store.reader) < CONTROLLER_REGISTRATION:
             self._applied.clear()
             await self._applied.wait()
 
     async def _register(self, client: AdminClient) -> str | None:
-        """Why the active controller refused the registration; None if it did not. Registering twice does no harm."""
+        """Register; return why the active controller refused, or None. Registering twice does no harm."""
         try:
             result = await client.execute(Operation(register_controller=self._request), retry_unknown=True)
         except ApiError as error:

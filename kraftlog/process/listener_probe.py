@@ -1,8 +1,8 @@
-"""What the listeners of brokers reply to a connection of this node, for the controller (CT-65).
+"""Connects to the listeners of brokers and reports their replies to the controller (CT-65).
 
 The addresses are claims of the process that registered. `kraftlog.controller.rules.broker_evidence` bounds how often
-this is asked; here is a bound on what is open: names that are looked up slowly must not hold up the threads of the
-process.
+a probe runs. This module bounds the open connections and look-ups: names that resolve slowly must not occupy all
+threads of the process.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from kraftbase.endpoint import Endpoint, Reply
 from raft.rpc.closed_ports import reply_of
 
 LOOKS_MAX: Final = 64
-"""How many brokers are checked at a time; every reply of a further one is unknown."""
+"""How many brokers are checked at a time. A further check ends at once, and all its replies are unknown."""
 
 LOOKUPS_MAX: Final = 3
-"""How many names are looked up at a time. A look-up that hangs continues in its thread when nothing waits for it, and
-the event loop has as few as four threads.
+"""How many names are looked up at a time. A look-up that hangs keeps its thread even if its result is no longer needed,
+and the event loop may have only four threads.
 """
 
 
 class ListenerProbe:
-    """For one event loop. Close it."""
+    """The probe of one event loop. The owner must close it."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,7 +54,7 @@ class ListenerProbe:
 
     async def _look_up(self, *name: Any, **options: Any) -> Any:
         if len(self._lookups) >= LOOKUPS_MAX:
-            raise OSError("too many names are looked up")
+            raise OSError("too many names are being looked up")
         lookup = asyncio.ensure_future(asyncio.get_running_loop().getaddrinfo(*name, **options))
         self._lookups.add(lookup)
         lookup.add_done_callback(self._looked_up)

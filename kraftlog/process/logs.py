@@ -1,7 +1,7 @@
 """The logs of this project's processes: lines of key=value on standard error.
 
-The reader of standard error may hang or exit, and its disk may be full. That must not affect a node: a thread of its
-own writes the lines, from a bounded queue, and lines that cannot be written are dropped and counted.
+The reader of standard error may hang or exit, and its disk may be full. None of this may affect a node: a separate
+thread writes the lines from a bounded queue, and lines that cannot be written are dropped and counted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def configure_logging(level: str) -> None:
 
 
 def silence_logging() -> None:
-    """Log nothing: thousands of simulated nodes have every reason to log the worst."""
+    """Log nothing: thousands of simulated nodes would log errors that the simulation injected."""
     structlog.configure(processors=[_drop])
 
 
@@ -58,7 +58,7 @@ def _drop(logger: object, name: str, event: object) -> NoReturn:
 
 
 def flush_logging() -> None:
-    """Wait, for a second at most, until everything that was logged is written."""
+    """Wait until all logged lines are written, for at most a second."""
     if logging.lastResort is not None:
         logging.lastResort.flush()
 
@@ -67,9 +67,9 @@ class BackgroundLines:
     """A logger of finished lines for structlog. It never waits and never raises: see the module."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
-        """`write` is called in a thread, with whole lines; it may wait for ever, and raise OSError or ValueError."""
+        """`write` is called in a thread, with whole lines; it may block for ever, and raise OSError or ValueError."""
         self._write = write
-        # Unlike `queue.Queue`, code that interrupts a put may put, too, such as a destructor that logs.
+        # Unlike with `queue.Queue`, code that interrupts a put may put, too, such as a destructor that logs.
         self._waiting: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._left_out = 0
@@ -85,7 +85,7 @@ class BackgroundLines:
     log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
 
     def flush(self, timeout_seconds: float) -> None:
-        """Wait until everything logged before is written, but no longer than this."""
+        """Wait until all lines logged so far are written, for at most this long."""
         if self._thread is not None:
             written = threading.Event()
             self._waiting.put(written)
@@ -121,7 +121,7 @@ class BackgroundLines:
         return True
 
     def _say_left_out(self) -> None:
-        """Log the number of dropped lines when the queue is empty: they came after all that was in it."""
+        """Log the number of dropped lines once the queue is empty: they were logged after all lines in it."""
         if self._waiting.qsize() > 0:
             return
         with self._lock:
@@ -140,15 +140,15 @@ class BackgroundLines:
 
 
 class _LastResort(logging.Handler):
-    """Handles what no other handler of the standard library's loggers does: warnings and worse."""
+    """Handles warnings and errors of the standard library's loggers that no other handler handles."""
 
     def __init__(self, lines: BackgroundLines) -> None:
         super().__init__(logging.WARNING)
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log a record as it would be without this handler, but in the background."""
-        with contextlib.suppress(Exception):  # arguments that do not fit the message; no reason to fail
+        """Log a record in the format that it would have without this handler, but in the background."""
+        with contextlib.suppress(Exception):  # arguments that do not fit the message must not end the caller
             self._lines.msg(self.format(record))
 
     def flush(self) -> None:
@@ -157,7 +157,7 @@ class _LastResort(logging.Handler):
 
 
 def _writer_to(stream: TextIO | None) -> Callable[[bytes], None]:
-    """Writes whole lines to `stream`; nowhere if that is None, as where standard error was closed."""
+    """Return a function that writes whole lines to `stream`, or drops them if it is None: standard error was closed."""
     if stream is None:
         return lambda lines: None
     try:
@@ -171,7 +171,8 @@ def _writer_to(stream: TextIO | None) -> Callable[[bytes], None]:
         return write_text
 
     def write(lines: bytes) -> None:
-        # Past the stream's buffer: its lock, held by a thread that waits for a reader, would hold up the process's end.
+        # Not through the stream's buffer: a thread that waits for a reader would hold its lock, and the process could
+        # not end.
         rest = memoryview(lines)
         while rest:
             rest = rest[os.write(descriptor, rest) :]

@@ -6,9 +6,9 @@ import sys
 
 
 def import_structlog() -> None:
-    """Import structlog without rich, with which it could show tracebacks: we show them without, in `logs`.
+    """Import structlog without rich, which it would use to show tracebacks: `logs` formats them without it.
 
-    That takes it 0.08 s instead of 0.2 of a command's 0.45; what shows tables imports of rich what it needs, later.
+    The import takes 0.08 s instead of 0.2 s, of 0.45 s for a command. Code that shows tables imports rich later.
     """
     if "rich" in sys.modules or "structlog" in sys.modules:
         return

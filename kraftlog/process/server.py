@@ -1,4 +1,4 @@
-"""One node of the metadata service as a process: replica, state machine, controller and admin service, wired."""
+"""One node of the metadata service as a process: it connects replica, state machine, controller and admin service."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ async def serve(
     """Run the node until SIGTERM, SIGINT or SIGHUP, then shut it down gracefully: resign first, then stop serving.
 
     `publishers` are notified of what each commit changes in the metadata, `subscribers` only of how far it is applied.
-    `ready` is called when the node answers. A listener that raises ends the process, with an error that names it,
-    unless `on_listener_fault` is another, such as `raft.node.log_listener_fault`: then the node continues without it.
-    Raises DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
+    `ready` is called when the node answers requests. A listener that raises ends the process, with an error that names
+    the listener, unless `on_listener_fault` is another function, such as `raft.node.log_listener_fault`: then the node
+    continues without the listener. Raises DirectoryError, StorageError or ConfigurationError if the node cannot start;
+    no part of it is running then.
     """
     take_turns()
     keep_what_is_there()
@@ -110,7 +111,7 @@ class _Metadata:
     snapshots: SnapshotStore
     generator: SnapshotGenerator
     is_new: bool
-    """Whether nothing was applied when it was opened."""
+    """Whether the store was empty when it was opened."""
 
 
 @contextlib.asynccontextmanager
@@ -121,10 +122,10 @@ async def running_node(
     on_listener_fault: OnListenerFault = end_by_listener_fault,
     on_may_rebuild: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Node]:
-    """A whole node, serving, for as long as the context lasts; see `serve` for `on_listener_fault`.
+    """Run a whole node for as long as the context lasts; see `serve` for `on_listener_fault`.
 
-    `on_may_rebuild` is called when its metadata differs from what the log yields, and opening the node again rebuilds
-    the database: at a time when no other voter's is rebuilt.
+    `on_may_rebuild` is called when the node's metadata differs from what the log yields, no other voter rebuilds its
+    database, and opening the node again would rebuild this one.
     """
     with contextlib.ExitStack() as resources:
         directory = resources.enter_context(
@@ -166,7 +167,7 @@ async def running_node(
 async def _registering(
     config: NodeConfig, voters: VoterSet, key: ReplicaKey, metadata: _Metadata
 ) -> AsyncIterator[None]:
-    """A node that may become the active controller registers, as soon as there is one."""
+    """Register a node that may become the active controller, as soon as there is an active controller."""
     if not voters.is_voter(key):
         yield
         return
@@ -183,7 +184,7 @@ async def _registering(
 
 
 def _tell_of_start(config: NodeConfig, metadata: _Metadata) -> None:
-    """One line: which program, with which configuration, and what is there. The log has a line of its own."""
+    """Log one line about the program, its configuration and the state found. The log of the quorum logs its own."""
     latest = metadata.snapshots.latest()
     logger.info(
         "starting",
@@ -199,7 +200,7 @@ def _tell_of_start(config: NodeConfig, metadata: _Metadata) -> None:
 
 
 def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
-    """The voters, with a log line if they may not be what the operator expects."""
+    """Return the voters, and log a line if they may not be what the operator expects."""
     voters, source = starting_voters(directory, config.voter_set)
     key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
     logger.info("voters known", node=config.node_id, source=source.value, kraft_version=int(voters.has_directory_ids))
@@ -211,7 +212,7 @@ def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
         )
     if voters.get(config.node_id) is not None and not voters.is_voter(key):
         logger.error(
-            "this directory is not the one that the voters know this node by: it follows, and does not vote; see"
+            "the voter set has another directory id for this node: it follows the leader and does not vote; see"
             " docs/operations/replacing-a-disk.md",
             node=config.node_id,
             directory_id=uuid_to_text(directory.identity.directory_id),
@@ -221,7 +222,7 @@ def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
 
 @contextlib.asynccontextmanager
 async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> AsyncIterator[None]:
-    """The stored metadata is read through from time to time; bit rot stops the state machine."""
+    """Scrub the stored metadata periodically; corruption stops the state machine."""
 
     def on_rotten(reason: str) -> None:
         metadata.machine.fence_rotten(reason)
@@ -286,7 +287,7 @@ def _add_metadata_services(
     server: grpc.aio.Server,
     node: Node,
 ) -> Sequence[str]:
-    """Give the node its controller, feed the state machine, and serve both; the services' full names."""
+    """Give the node its controller, register the state machine, and serve both. Return the services' full names."""
     client, machine = RaftClient(node), metadata.machine
     metadata.generator.tell(node.snapshot_taken)
     controller = Controller(

@@ -7,7 +7,7 @@ from typing import Final
 from kraftlog.kafka.notation import Message, Struct, array, boolean, int16, int32, int64, string
 
 FULL: Final = (10_000, b"\x01")
-"""A tagged field of our own in a result (KIP-482): the directory has no room. Other clients pass it over."""
+"""A tagged field of our own in a result (KIP-482): the directory has no room. Other clients ignore it."""
 FIRST_VERSION_WITH_TAGS: Final = 2
 
 

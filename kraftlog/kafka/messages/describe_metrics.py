@@ -1,8 +1,8 @@
 """DescribeMetrics, API key 10001: kraftlog's own, which no Kafka has (docs/rules/apis.md).
 
-A broker says what it has counted. `kind` is 0 for a counter, 1 for a gauge, 2 for a histogram. Of a histogram `value`
-is how many values it has seen, `total` their sum, and `buckets` how many were at most each bound and above the one
-before; the bound of the last bucket is infinite.
+A broker reports its metrics. `kind` is 0 for a counter, 1 for a gauge, 2 for a histogram. For a histogram, `value` is
+the number of observed values, `total` their sum, and each bucket has the number of values up to its bound and above
+the previous bound; the bound of the last bucket is infinite.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeReplicas, API key 10000: kraftlog's own, which no Kafka has (docs/rules/apis.md).
 
-A leader says how far each replica of its partitions is, and why one is not in sync. `topics` null: every partition that
-the broker leads. -1 is an offset or a time that the leader does not know.
+A leader reports how far each replica of its partitions is, and why one is not in sync. If `topics` is null, the request
+is for every partition that the broker leads. -1 is an offset or a time that the leader does not know.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ async def test_a_log_that_was_made_anew_under_the_same_id_is_refused(tmp_path):
 async def test_a_gap_in_the_log_is_refused(tmp_path):
     log = small_log()
     del log.batches[3]
-    with pytest.raises(ApiError, match="CORRUPT_MESSAGE: offset 6 must be next, a batch from 8"):
+    with pytest.raises(ApiError, match="CORRUPT_MESSAGE: expected offset 6, received a batch from 8"):
         await export(MemorySource(log), tmp_path)
     assert not (tmp_path / "_manifest" / f"{1:020}.json").exists()
     assert list((tmp_path / "log").iterdir()) == []
@@ -231,7 +231,9 @@ async def test_an_export_whose_file_is_missing_or_of_another_size_is_not_continu
     await export(MemorySource(small_log().up_to(6)), tmp_path)
     (file,) = (tmp_path / "log").iterdir()
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(CorruptLog, match=r"-1\.parquet is damaged: it has \d+ bytes, written were \d+; export again"):
+    with pytest.raises(
+        CorruptLog, match=r"-1\.parquet is damaged: it has \d+ bytes, but \d+ were written; export again"
+    ):
         await export(MemorySource(small_log()), tmp_path)
     file.unlink()
     with pytest.raises(CorruptLog, match=r"-1\.parquet is missing"):

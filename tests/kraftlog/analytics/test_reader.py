@@ -124,8 +124,8 @@ def test_spark_finds_the_source_by_the_name_of_its_package():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingOffsets": "latest"}, "startingOffsets is 'latest'; a batch takes 'earliest' or an offset"),
-        ({"endingOffsets": "earliest"}, "endingOffsets is 'earliest'; a batch takes 'latest'"),
+        ({"startingOffsets": "latest"}, "startingOffsets is 'latest'; it must be 'earliest' or an offset"),
+        ({"endingOffsets": "earliest"}, "endingOffsets is 'earliest'; it must be 'latest'"),
         ({"startingOffsets": "-2"}, "startingOffsets is '-2'"),
         ({"startingOffsets": "٣"}, "startingOffsets"),
         ({"endingOffsets": ""}, "endingOffsets is ''"),
@@ -150,7 +150,7 @@ def test_words_mean_the_ends_of_the_export(small_export):
 
 
 def test_a_misspelt_option_is_refused(small_export):
-    with pytest.raises(ConfigurationError, match="option 'startingoffset' is not known; there are path, startingOffs"):
+    with pytest.raises(ConfigurationError, match="unknown option 'startingoffset'; the options are path, startingOffs"):
         reader(small_export, startingOffset="1")
 
 
@@ -164,7 +164,7 @@ def test_a_path_is_needed_and_must_hold_an_export(tmp_path):
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        (StructField("ofset", LongType()), "no column 'ofset'; there are offset, epoch"),
+        (StructField("ofset", LongType()), "no column 'ofset'; the columns are offset, epoch"),
         (StructField("offset", IntegerType()), "column 'offset' is BIGINT, not INT; cast it"),
     ],
 )

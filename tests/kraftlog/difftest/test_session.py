@@ -114,7 +114,7 @@ async def test_a_broker_that_only_one_lets_go_is_heard_once_more() -> None:
         leave = steps.Heartbeat(2, want_shut_down=True)
         outcome = await session.run([*START, leave])
         assert own.carried_out.count(leave) == heartbeats
-        assert [found.where for found in outcome.findings] == ["heartbeat of broker 2 after it"] * (times == 9)
+        assert [found.where for found in outcome.findings] == ["heartbeat of broker 2 after the step"] * (times == 9)
 
 
 async def with_levels(flaw: Flaw | None = None) -> Session:
@@ -221,7 +221,7 @@ async def test_a_machine_that_stops_for_a_session_disturbs_the_run(monkeypatch: 
     await session.run(START)
     now = time.monotonic()
     monkeypatch.setattr(module.time, "monotonic", lambda: now + 60.0)
-    with pytest.raises(Disturbed, match="broker 1 was not heard"):
+    with pytest.raises(Disturbed, match="heartbeat of broker 1 is late"):
         await session._round(0)
 
 

@@ -121,7 +121,11 @@ def test_a_client_learns_which_versions_there_are_from_a_refusal() -> None:
         ("0001 0004 00000000 ffff", UnknownFormat, "request: its API is Fetch, which is not offered"),
         ("0003 000e 00000000 ffff", UnknownFormat, "MetadataRequest: its version is 14; offered are 0-13"),
         ("0003 ffff 00000000 ffff", UnknownFormat, "MetadataRequest: its version is -1; offered are 0-13"),
-        ("0003 0001 00000000 0005", MalformedBytes, "RequestHeader.client_id: 5 bytes are not in the 0 that are left"),
+        (
+            "0003 0001 00000000 0005",
+            MalformedBytes,
+            "RequestHeader.client_id: 5 bytes do not fit in the 0 that are left",
+        ),
         ("0003 0001 00000000 ffff", MalformedBytes, "MetadataRequest.topics: the 10 bytes end here"),
     ],
 )
@@ -147,7 +151,7 @@ def test_what_follows_a_request_in_its_frame_is_ignored() -> None:
     [
         ("00000001 00000000", "ResponseHeader.correlation_id: is 1, and the oldest request, Metadata, has 0"),
         ("00000000", r"MetadataResponse.brokers: the 4 bytes end here"),
-        ("00000000 00000000 00000000 00", "MetadataResponse: 1 bytes follow version 0 of it"),
+        ("00000000 00000000 00000000 00", "MetadataResponse: 1 extra bytes after version 0"),
     ],
 )
 def test_a_response_that_is_not_the_next_one_is_refused(frame: str, words: str) -> None:
@@ -162,7 +166,7 @@ def test_a_response_that_is_not_the_next_one_is_refused(frame: str, words: str) 
 def test_a_response_to_nothing_is_refused() -> None:
     client = ClientConnection("me")
     client.receive_data(LENGTH.pack(4) + bytes(4))
-    with pytest.raises(MalformedBytes, match=r"^response: nothing was asked"):
+    with pytest.raises(MalformedBytes, match=r"^response: no request is in flight"):
         client.next_event()
 
 

@@ -163,15 +163,15 @@ def test_batches_follow_each_other_and_the_last_may_be_cut() -> None:
     [
         (_with(magic=1), UnknownFormat, "its magic is 1, and only batches of magic 2 are read"),
         (_with(magic=0), UnknownFormat, "its magic is 0"),
-        (_with(batch_length=48), MalformedBytes, "its length is 48, below that of a header"),
+        (_with(batch_length=48), MalformedBytes, "its length is 48, less than a header's"),
         (_with(batch_length=-1), MalformedBytes, "its length is -1"),
         (_with(record_count=-1), MalformedBytes, "it has -1 records"),
         (_with(last_offset_delta=-1), MalformedBytes, "last offset delta -1"),
         (_with(record_count=4), MalformedBytes, r"records\[3\]: the bytes end within it"),
         (_with(record_count=2), MalformedBytes, r"records\[2\]: 310 bytes follow the last record"),
-        (_with(record_count=2**31 - 1), MalformedBytes, "2147483647 records are not in the 349 bytes left"),
+        (_with(record_count=2**31 - 1), MalformedBytes, "2147483647 records do not fit in the 349 bytes left"),
         (_with(last_offset_delta=2), MalformedBytes, r"records\[2\]: its offset delta is 3, and the batch's last"),
-        (_with(attributes=5), UnknownFormat, "its compression 5 is none that Kafka 4.3 has"),
+        (_with(attributes=5), UnknownFormat, "its compression is 5, which Kafka 4.3 does not have"),
     ],
 )  # fmt: skip
 def test_what_is_no_batch_is_refused_by_its_offset(data: bytes, error: type[Exception], words: str) -> None:
@@ -234,13 +234,13 @@ def test_records_are_in_the_order_of_their_offsets(order: tuple[int, ...]) -> No
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        ("10 00 00 00 01 01 00", "8 bytes are not in the 6 that are left"),
+        ("10 00 00 00 01 01 00", "8 bytes do not fit in the 6 that are left"),
         ("0e 00 00 00 01 01 00 00", "its length is wrong by -1 bytes"),
         ("0a 00 00 00 01 01 00", "its length is wrong by 1 bytes"),
-        ("0f 00 00 00 01 01 00", "-8 bytes are not in the 6 that are left"),
-        ("0c 00 00 00 03 01 00", "-2 bytes are not in the 2 that are left"),
-        ("0c 00 00 00 01 01 01", "-1 headers are not in the 0 bytes that are left"),
-        ("10 00 00 00 01 01 04 00 01", "2 headers are not in the 2 bytes that are left"),
+        ("0f 00 00 00 01 01 00", "-8 bytes do not fit in the 6 that are left"),
+        ("0c 00 00 00 03 01 00", "-2 bytes do not fit in the 2 that are left"),
+        ("0c 00 00 00 01 01 01", "-1 headers do not fit in the 0 bytes that are left"),
+        ("10 00 00 00 01 01 04 00 01", "2 headers do not fit in the 2 bytes that are left"),
         ("12 00 00 00 01 01 02 02 ff 01", "'utf-8' codec can't decode byte"),
         ("20 00 ff ff ff ff ff ff ff ff ff 02 00 01 01 00 00", "a varint has more than 64 bits"),
         ("20 00 ff ff ff ff ff ff ff ff ff 80 00 01 01 00 00", "a varint has more than 10 bytes"),

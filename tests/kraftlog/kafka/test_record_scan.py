@@ -167,12 +167,12 @@ GOOD = record(b"\0", 0, 0, -1, 1, b"v", 0)
 LONG_NUMBER = b"\x80\x80\x80\x80\x80\x00"
 
 UNREADABLE = {
-    "count of headers -1": (record(b"\0", 0, 0, -1, 1, b"v", -1), 1, "has -1 headers"),
-    "more headers than bytes": (record(b"\0", 0, 0, -1, 1, b"v", 9), 1, "has 9 headers"),
+    "count of headers -1": (record(b"\0", 0, 0, -1, 1, b"v", -1), 1, "its -1 headers do not fit"),
+    "more headers than bytes": (record(b"\0", 0, 0, -1, 1, b"v", 9), 1, "its 9 headers do not fit"),
     "a header without a name": (record(b"\0", 0, 0, -1, -1, 1, -1, -1), 1, "name of a header has length -1"),
     "longer than its length of 7": (record(b"\0", 0, 0, -1, 1, b"v", 0, length=100), 1, "the bytes end within it"),
     "shorter than its parts": (record(b"\0", 0, 0, -1, 1, b"v", 0, length=6) + GOOD, 2, "longer than its length of 6"),
-    "longer than its parts": (record(b"\0", 0, 0, -1, 1, b"v", 0, b"x"), 1, "1 of the 8 bytes of its length follow"),
+    "longer than its parts": (record(b"\0", 0, 0, -1, 1, b"v", 0, b"x"), 1, "its last part ends 1 bytes before"),
     "a negative length": (b"\x01" + GOOD, 1, "its length is -1"),
     "a key longer than it": (record(b"\0", 0, 0, 50, b"k", 1, b"v", 0), 1, "longer than its length of 8"),
     "a value longer than it": (record(b"\0", 0, 0, -1, 50, b"v", 0), 1, "longer than its length of 7"),
@@ -223,7 +223,7 @@ def test_changed_bytes_are_scanned_as_they_are_read_or_refused() -> None:
         try:
             read = expected(read_records(data, 0, len(records), 0, 2**31 - 1, BASE_MS, None))
         except MalformedBytes as error:
-            known = ("its offset delta is", "codec can't decode", "bytes are not in the")
+            known = ("its offset delta is", "codec can't decode", "bytes do not fit in the")
             assert found is None or any(reason in str(error) for reason in known), (seed, str(error))
         else:
             assert found == read, seed

@@ -34,7 +34,7 @@ def test_a_metadata_record_is_in_a_frame() -> None:
         ("02 14 00 00", UnknownFormat, "^metadata record: its frame has version 2, and only 1 is known"),
         ("01 1d 00 00", UnknownFormat, "^metadata record: its number is 29, which Kafka 4.3 does not have"),
         ("01 03 03 00", UnknownFormat, "^PartitionRecord: its version is 3, and Kafka 4.3 has 0-2"),
-        ("01 14 00 00 00", MalformedBytes, "^NoOpRecord: 1 bytes follow version 0 of it"),
+        ("01 14 00 00 00", MalformedBytes, "^NoOpRecord: 1 extra bytes after version 0"),
         ("01 14 00", MalformedBytes, "^NoOpRecord.unknown_tags: the 3 bytes end here"),
     ],
 )
@@ -80,7 +80,7 @@ def test_what_is_no_control_record_is_refused(
 
 
 def test_a_control_record_is_of_its_type_and_says_its_version() -> None:
-    with pytest.raises(UnwritableValue, match="one of type COMMIT is a EndTxnMarker, no KRaftVersionRecord"):
+    with pytest.raises(UnwritableValue, match="type COMMIT has a EndTxnMarker as its value, not a KRaftVersionRecord"):
         encode_control_record(ControlType.COMMIT, KRaftVersionRecord(), 0)
     with pytest.raises(UnwritableValue, match=r"KRaftVersionRecord\.version: is not 0, the version that is written"):
         encode_control_record(ControlType.KRAFT_VERSION, KRaftVersionRecord(version=1), 0)

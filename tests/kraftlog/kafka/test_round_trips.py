@@ -30,7 +30,7 @@ def _round_trips(message: type[Message], version: int) -> None:
         assert read == value
         assert encode(read, version) == data
         assert decode(message, version, memoryview(data)) == value
-        with pytest.raises(MalformedBytes, match=f"{message.__name__}: 1 bytes follow version {version} of it"):
+        with pytest.raises(MalformedBytes, match=f"{message.__name__}: 1 extra bytes after version {version}"):
             decode(message, version, data + b"\0")
 
     for_values(check, message, version, EXAMPLES)

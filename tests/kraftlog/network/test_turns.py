@@ -274,8 +274,8 @@ async def test_a_request_with_more_elements_than_its_bytes_can_mean_ends_its_con
     bound = min(ELEMENTS_MAX, FREE_ELEMENTS + (len(data) - 4) // BYTES_PER_ELEMENT)
     assert count > bound > FEW_ELEMENTS
     assert [line["error"] for line in lines] == [
-        f"TooManyElements: MetadataRequest: more than {bound} elements, the most that {len(data) - 4} bytes of this API"
-        " may name"
+        f"TooManyElements: MetadataRequest: has more than {bound} elements, the bound for {len(data) - 4} bytes of"
+        " this API"
     ]
     assert served.counters.connections_closed == {Closed.MALFORMED: 1}
 
