@@ -2,8 +2,8 @@
 
     DIR/adopted-as      lines of key=value, as in docs/formats/directory.md
 
-The incarnation shows the controller that the cluster was restored with the metadata of what is on this broker's disks.
-The file is deleted when the broker has registered and its log directories have noted the registration.
+By the incarnation the controller recognizes a broker whose partitions the restored cluster has taken over. The file is
+deleted when the broker has registered and its log directories have noted the registration.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class BrokerDirectory:
         """Make this the directory of a broker of the cluster, for ever; nothing changes if a broker owns it already.
 
         Raises DirectoryError if the directory is not empty or another process came first; StorageError;
-        ConfigurationError if an id is invalid. id is not valid.
+        ConfigurationError if an id is invalid.
         """
         if self._data is None:
             DataDirectory.format(

@@ -237,11 +237,11 @@ class BrokerLifecycle:
             async with asyncio.timeout(OFFSET_TIMEOUT_MS / 1000):
                 self._known_metadata_offset = await self._metadata_offset()
         except TimeoutError:
-            logger.info("the applied offset was not known in time", broker_id=self.broker_id)
+            logger.info("applied offset not read in time", broker_id=self.broker_id)
         except ApiError as error:
             if not is_passing(error, was_registered=True):
                 raise
-            logger.info("the applied offset could not be read", broker_id=self.broker_id, reason=str(error))
+            logger.info("applied offset not read", broker_id=self.broker_id, reason=str(error))
         return self._known_metadata_offset
 
     def offline_log_dirs(self) -> Sequence[bytes]:
@@ -301,6 +301,6 @@ async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> Asyn
 
 
 def _look_at(ended: asyncio.Future[None]) -> None:
-    """Retrieve the exception, so that asyncio does not log that it never was."""
+    """Retrieve the exception, so that asyncio does not log it as never retrieved."""
     if not ended.cancelled():
         ended.exception()

@@ -75,7 +75,7 @@ class ProducerIds:
         """Use the block that the controller allocated. If it is empty, all waiting producers are refused."""
         if block.size <= 0:
             self.refused(
-                ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the controller gave no producer ids: try again")
+                ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the controller gave no producer ids; try again")
             )
             return
         self._is_asking = False

@@ -1,4 +1,4 @@
-"""What the settings of a broker's process are to its shell."""
+"""The settings of a broker's shell, made from the settings of its process."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- whether to read ----------------------------------------------------------------------------------------------
 
     def has_room(self, bound: SharedBytes, size_bytes: int) -> None:
-        """There is room now, so the connection may continue. Of `queued`, `size_bytes` are held for it already."""
+        """There is room now, so the connection may continue. For queued requests, `size_bytes` are held already."""
         if bound is self._connections.queued:
             self._queued.has_room(size_bytes)
         if self.state.is_open:

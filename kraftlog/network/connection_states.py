@@ -132,7 +132,7 @@ NOT_DUE: Final = Turn.NOT_DUE
 DUE: Final = Turn.DUE
 TAKING: Final = Turn.TAKING
 TAKING_AND_DUE: Final = Turn.TAKING_AND_DUE
-# Module constants, not members: in Python 3.11 each access to a member calls a function, and each request has several.
+# Module constants, not members: in Python 3.11 an access to a member calls a function, and each request makes several.
 
 TURN_EDGES: Final[Mapping[Turn, frozenset[Turn]]] = {
     Turn.NOT_DUE: frozenset(
@@ -171,7 +171,7 @@ class Pause(Enum):
     ANSWERS = auto()
     """The client has not taken its answers."""
     ALL_ANSWERS = auto()
-    """Too many bytes of answers, of all clients together, are not taken yet."""
+    """All clients together have left too many bytes of answers untaken."""
     QUEUE = auto()
     """The queued requests of this connection, or of all connections, have too many bytes."""
     AT_END = auto()

@@ -89,7 +89,7 @@ class Conversation:
         """The exchange whose answer is next, and too large to be written at once."""
         self._offered = offered
         self.frames = FrameReader(request_bytes_max, REQUEST_HEADER_BYTES_MIN)
-        """To be looked at only."""
+        """Read-only for callers."""
         self._is_writing = False
         """Whether a large answer is being written: later answers wait for it."""
         self._outgoing: list[Buffer] = []

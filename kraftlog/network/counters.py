@@ -31,7 +31,7 @@ class Counters:
     """Counts since the start, except for gauges ("Now"). Only the network changes them."""
 
     connections_open: int = 0
-    """Now."""
+    """Now: connections that are open."""
     connections_paused: int = 0
     """Now: connections that are not read, because of a limit or a throttle."""
     connections_accepted: int = 0
@@ -41,7 +41,7 @@ class Counters:
     slices: int = 0
     """How often a request continued in a later turn of the event loop, so that other connections could run."""
     requests: int = 0
-    """Handed to the handler."""
+    """Requests passed to the handler."""
     answers_unwanted: int = 0
     """Answers to requests whose connection was closed before."""
     bytes_in: int = 0

@@ -210,8 +210,8 @@ class LargeRequest:
     def is_let_go_at_end(self) -> bool:
         """Whether the request is dropped when its client sends nothing more: such a client expects no answer.
 
-        Requests that change logs are carried out, as a Produce with acks=0 before the end of the connection must be. A
-        request that changes the metadata is dropped only before it is with the controller, so nothing of it was done.
+        Requests that change logs are carried out even then: a producer with acks=0 may close its connection right after
+        a Produce. A change of metadata is dropped only before it is sent to the controller, so none of it was done.
         """
         return self.exchange.request.api.name not in CHANGING_LOGS
 

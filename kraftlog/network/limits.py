@@ -54,7 +54,8 @@ class Limits:
     connection_queued_bytes_max: int = 64 * _MIB
     """Bytes of a connection's requests that are being read or not answered yet. One request always fits."""
     queued_bytes_max: int = 100 * _MIB
-    """The same bytes of all connections. One request always fits. Kafka's `queued.max.request.bytes` has no limit.
+    """Bytes of requests of all connections that are being read or not answered yet. One request always fits. Kafka's
+    `queued.max.request.bytes` has no limit.
 
     A quarter is reserved for requests of at most a sixteenth, so that they do not wait for larger ones. A request of
     more than three quarters counts as three quarters.
@@ -62,8 +63,8 @@ class Limits:
     connection_unsent_bytes_max: int = _MIB
     """Bytes of answers that a client has not taken yet. One answer always fits."""
     unsent_bytes_max: int = 64 * _MIB
-    """The same bytes of all connections. The records of an answer to a Fetch take at most half of the free room, so
-    that a few answers do not take all of it, but at least one batch."""
+    """Bytes of answers that all clients together have not taken yet. The records of an answer to a Fetch take at most
+    half of the free room, so that a few answers do not take all of it, but at least one batch."""
     large_requests_bytes_max: int = 64 * _MIB
     """Memory for requests with many elements, of all connections, until they are answered, as computed by `held_bytes`
     of `kraftlog/network/large_requests.py`. One request always fits; others wait."""

@@ -154,9 +154,9 @@ class FetchApi:
         topic = TopicReference(key.topic, key.topic_id)
         try:
             if version >= FIRST_VERSION_WITH_TOPIC_IDS and not topic.has_id:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "the request has no id of a topic; refresh the metadata")
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "the request has no topic id; refresh the metadata")
             if version < FIRST_VERSION_WITH_TOPIC_IDS and not key.topic:  # DB-115
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic has an empty name")
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic name is empty")
             replica = self._lookup.find(topic, key.number)
         except ApiError as error:
             return _Wanted(key, None, Read(error.with_traceback(None)))  # it would keep the request in a cycle

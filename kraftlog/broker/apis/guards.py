@@ -24,4 +24,4 @@ def check_not_internal(topic: str) -> None:
 def check_changed_configs(topic: str, changes: Sequence[tuple[str, int, str | None]]) -> None:
     """Raise ApiError(INVALID_CONFIG) if clients may not change one of these configs of a topic, given by name first."""
     if topic in INTERNAL_TOPICS and any(name == CLEANUP_POLICY for name, *_ in changes):
-        raise invalid_config(f"{topic} is internal: another {CLEANUP_POLICY} would lose committed data; leave it")
+        raise invalid_config(f"{topic} is internal: another {CLEANUP_POLICY} would lose committed data; keep it")

@@ -35,7 +35,7 @@ LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
 FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""The first version of ListOffsets with this special timestamp; the others are valid in all versions."""
+"""By special timestamp, the first version of ListOffsets that has it; the others are valid in all versions."""
 
 FIRST_VERSION_WITH_EPOCH: Final = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
@@ -166,9 +166,7 @@ def _check_known(log: PartitionLog, leader_epoch: int, isolation: Isolation | No
     """Raise ApiError(OFFSET_NOT_AVAILABLE) if a new leader does not know the high watermark yet.
 
     Consider a leader whose epoch begins at offset 10, and whose high watermark is still 7, which it learned as a
-    follower.
-
-    Offsets 7 to 9 may have been committed and read before: to answer 7 would send a reader back.
+    follower. Offsets 7 to 9 may have been committed and read before: to answer 7 would send a reader back.
     """
     starts = dict(log.epochs.entries())
     if isolation is not None and log.high_watermark < starts.get(leader_epoch, 0):

@@ -36,7 +36,7 @@ from kraftlog.storage.produced_records import NotReadYet, ProducedRecords
 from statemachine.words.names import INTERNAL_TOPICS
 
 ADMINISTRATOR: Final = "__admin_client"
-"""The client id of every client that Kafka allows to write to internal topics."""
+"""A client with this id may write to internal topics, as in Kafka."""
 
 _DONE: Final = object()
 
@@ -277,7 +277,7 @@ class _PendingProduce:
     def _timed_out(self) -> None:
         error = ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"not on all in-sync replicas within {self._timeout_ms} ms; it is in the leader's log",
+            f"the batch was not on all in-sync replicas in {self._timeout_ms} ms; it stays in the leader's log",
         )
         for topic in self._topics:
             for part in topic.parts:

@@ -1,4 +1,4 @@
-"""What handlers work with. Every handler is made with the services and takes what it needs, so all are made alike."""
+"""The services that handlers use. All handlers have the same constructor, and take from the services what they need."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class DeleteTopicsApi:
     def _check(self, state: DeleteTopicState) -> None:
         """Raise ApiError for a topic that is not forwarded: one with an empty name, or an internal one."""
         if state.name == "" and state.topic_id == ZERO_UUID:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic has an empty name")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic name is empty")
         name = state.name
         if not name and state.topic_id != ZERO_UUID:
             name = self._cluster.topic_name(state.topic_id)

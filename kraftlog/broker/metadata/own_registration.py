@@ -58,8 +58,9 @@ class OwnRegistration:
             raise ApiError(
                 ErrorCode.INVALID_REGISTRATION,
                 f"the metadata does not know that broker {self._broker_id} has registered with epoch"
-                f" {self._broker_epoch()}: it was unregistered, or its cluster was restored from an old snapshot. It"
-                " ends, and changes nothing on its disks. After a restore see docs/operations/all-voters-are-lost.md",
+                f" {self._broker_epoch()}: it was unregistered, or its cluster was restored from an old snapshot."
+                " The broker ends, and changes nothing on its disks. After a restore see"
+                " docs/operations/all-voters-are-lost.md",
             )
 
     def on_delta(self, delta: MetadataDelta) -> None:

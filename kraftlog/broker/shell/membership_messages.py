@@ -33,7 +33,7 @@ class MembershipMessages:
         self._waits_for_another = False
         self._waits_for_nodes = False
         self._unanswered_since_ms: float | None = None
-        """When a request first got no answer after the last answer."""
+        """The time of the first failed request since the last answer."""
         self._has_lost_controller = False
 
     def registered(self, broker_epoch: int) -> None:
@@ -67,7 +67,7 @@ class MembershipMessages:
 
     def unanswered(self, error: ApiError, *, was_registered: bool) -> None:
         """An attempt got no answer; report once that a registered broker has lost the controller."""
-        logger.info("request to the controller failed", broker_id=self._broker_id, reason=str(error))
+        logger.info("registration or heartbeat failed", broker_id=self._broker_id, reason=str(error))
         now_ms = self._now_ms()
         if self._unanswered_since_ms is None:
             self._unanswered_since_ms = now_ms

@@ -24,7 +24,8 @@ class ControllerPort(Protocol):
     def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
         """Have the controller carry out an operation. After an error it may have been carried out or not.
 
-        `retry_unknown` is for operations that may safely be done twice; then only a timeout leaves open whether it was.
+        `retry_unknown` is for operations that may safely be done twice: an unknown outcome is retried until the
+        timeout.
         """
         ...
 

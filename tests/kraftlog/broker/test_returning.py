@@ -156,7 +156,7 @@ async def test_one_that_waits_for_its_other_incarnation_says_so_once_and_when_it
         await first.unfenced()
         with capture_logs() as lines:
             second.start()
-            await until(lambda: sum("request to the controller failed" in line["event"] for line in lines) >= 3)
+            await until(lambda: sum("registration or heartbeat failed" in line["event"] for line in lines) >= 3)
         assert len(told) == 1
         assert told[0].startswith(WAITS)
         await first.stop()
