@@ -18,8 +18,8 @@ from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.local.consistency_check import node_counts
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
-from tests.kraftlog.command_line import Run
 from tests.effort import all_cases
+from tests.kraftlog.command_line import Run
 from tests.process.conftest import addresses
 
 pytestmark = pytest.mark.process
