@@ -25,7 +25,13 @@ from tests.paths import ROOT
 
 SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER: orphans among the descendants become children of this process."""
-MODULES: Final = ("kraftlog", "kraftlog.bench.probe", "statemachine.store.scrub", "statemachine.store.snapshot_worker")
+MODULES: Final = (
+    "kraftlog",
+    "kraftlog.bench.probe",
+    "kraftlog.chaos.damage.spawner",
+    "statemachine.store.scrub",
+    "statemachine.store.snapshot_worker",
+)
 """What is started by fork. The process for queries is not: it has bounds of memory."""
 IN_NAMESPACE: Final = ["ip", "netns", "exec"]
 """Begins a command that runs another one in a network namespace, whose name comes next."""

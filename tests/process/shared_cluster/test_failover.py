@@ -18,6 +18,7 @@ from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.local.consistency_check import node_counts
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
+from tests.effort import all_cases
 from tests.kraftlog.command_line import Run
 from tests.process.conftest import addresses
 
@@ -41,7 +42,7 @@ async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(clus
     async with AdminClient(cluster.bootstrap_servers) as client:
         writer = Writer(client, callers=16)
         async with writer.writing():
-            for _ in range(2):
+            for _ in range(2 if all_cases() else 1):
                 await writer.wait_for_acknowledgements(200)
                 killed, _ = await kill_leader(cluster, writer)
                 await writer.wait_for_acknowledgements(200)
