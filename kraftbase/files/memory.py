@@ -12,8 +12,9 @@ operation that changes something, and may raise to stop there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import SECTOR_BYTES, Space, parent_directory
@@ -44,8 +45,13 @@ class _Content:
     durable_changed_from: int = 0
     """The durable bytes below this have not changed since the last `take_changed_from`."""
 
-    def __deepcopy__(self, memo: dict[int, object]) -> _Content:
-        return replace(self, current=self.current[:], durable=self.durable[:], changes=self.changes[:])
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Content:
+        copied: _Content | None = memo.get(id(self))
+        if copied is None:
+            copied = memo[id(self)] = _Content(
+                self.current[:], self.durable[:], self.changes[:], self.is_read_only, self.durable_changed_from
+            )
+        return copied
 
     def change(self, change: _Write | _Resize) -> None:
         self.changes.append(change)
@@ -112,6 +118,17 @@ class _Directory:
     current: dict[str, _Content] = field(default_factory=dict)
     durable: dict[str, _Content] = field(default_factory=dict)
     changes: list[dict[str, _Content | None]] = field(default_factory=list)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Directory:
+        """Copies of names are the names. A file with several names, or with an old and a new one, stays one file."""
+        return _Directory(
+            {name: content.__deepcopy__(memo) for name, content in self.current.items()},
+            {name: content.__deepcopy__(memo) for name, content in self.durable.items()},
+            [
+                {name: None if content is None else content.__deepcopy__(memo) for name, content in names.items()}
+                for names in self.changes
+            ],
+        )
 
     def change(self, names: dict[str, _Content | None]) -> None:
         self.changes.append(names)

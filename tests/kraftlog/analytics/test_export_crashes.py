@@ -42,7 +42,7 @@ async def points_to_die_at(directory: Path) -> list[int]:
 async def test_whenever_it_dies_the_next_export_has_every_offset_once(tmp_path, keeps_everything, batches_before):
     log = small_log()
     before = expected_rows(log.up_to(batches_before)) if batches_before else []
-    for cut_at in some(await points_to_die_at(tmp_path), part=2):
+    for cut_at in some(await points_to_die_at(tmp_path), part=4):
         directory, stash = tmp_path / f"export-{cut_at}", tmp_path / f"stash-{cut_at}"
         stash.mkdir()
         if batches_before:

@@ -59,7 +59,7 @@ def elements_in(layout: Layout, value: Any) -> int:
     for field in arrays(layout, type(value)):
         elements = getattr(value, field.name) or ()
         count += len(elements)
-        if field.kind == "struct":
+        if field.kind == "struct" and arrays(layout, cast(type[Struct], field.struct)):
             count += sum(elements_in(layout, element) for element in elements)
     return count
 

@@ -30,7 +30,7 @@ def test_one_seed_can_be_traced_and_written_to_a_file(tmp_path: Path) -> None:
 
 def test_a_few_seeds_give_a_table_and_a_file(tmp_path: Path) -> None:
     file = tmp_path / "sweep.json"
-    result = RUNNER.invoke(app, ["--seeds", "3", "--first", "5", "--safety-seconds", "5", "--json", str(file)])
+    result = RUNNER.invoke(app, ["--seeds", "3", "--first", "5", "--safety-seconds", "2", "--json", str(file)])
     assert result.exit_code == 0, result.output
     assert "simulation of clusters" in result.output
     written = json.loads(file.read_text())
@@ -44,7 +44,7 @@ def test_the_world_of_a_brokers_log_tells_what_happened(tmp_path: Path) -> None:
     assert "seed 6: all invariants hold" in result.output
     assert "the broker has started" in result.output
     assert json.loads(file.read_text())["marks"]["shut down cleanly"] > 0
-    options = ["--seeds", "2", "--first", "62", "--safety-seconds", "5", "--json", str(file)]
+    options = ["--seeds", "1", "--first", "62", "--safety-seconds", "2", "--json", str(file)]
     result = RUNNER.invoke(app, ["--world", "broker-log", *options])
     assert result.exit_code == 0, result.output
     assert "simulation of a broker's log" in result.output

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from kraftlog.sim.broker_log.judges.rules import NUMBERS
 from kraftlog.sim.broker_log.zoo import broker_log_bugs, connection_bugs
 from kraftlog.sim.engine.mutation import MUTATIONS
@@ -73,10 +71,14 @@ def test_it_counts_right() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", sorted({kind for world in WORLDS.values() for kind in world.fault_kinds}))
-def test_it_names_every_fault(kind: str) -> None:
+def is_named(kind: str) -> bool:
     short = kind.partition(": ")[2]
-    assert any(name in WORDS for name in (f"`{kind}`", f"`{short}`", f"`{short.removeprefix('cut, ')}`"))
+    return any(name in WORDS for name in (f"`{kind}`", f"`{short}`", f"`{short.removeprefix('cut, ')}`"))
+
+
+def test_it_names_every_fault() -> None:
+    kinds = {kind for world in WORLDS.values() for kind in world.fault_kinds}
+    assert [kind for kind in sorted(kinds) if not is_named(kind)] == []
 
 
 def test_it_lists_every_invariant() -> None:
@@ -107,6 +109,7 @@ def test_its_table_of_bugs_is_the_zoos() -> None:
     assert all(int(seeds) > 0 for _, _, _, seeds in rows)
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(tests/[a-z_/]+(?:\.py)?)`", PAGE))))
-def test_the_tests_that_it_names_are_there(path: str) -> None:
-    assert (ROOT / path).exists()
+def test_the_tests_that_it_names_are_there() -> None:
+    paths = set(re.findall(r"`(tests/[a-z_/]+(?:\.py)?)`", PAGE))
+    assert len(paths) > 100
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

@@ -89,7 +89,7 @@ def test_two_seeds_give_two_traces_and_a_run_has_the_digest_of_its_trace(world: 
 @pytest.mark.parametrize(
     "runs",
     [
-        [("clusters", 3, 8), ("broker-log", 61, 10), ("replication", 2, 4)],
+        [("clusters", 3, 4), ("broker-log", 61, 5), ("replication", 2, 2)],
         pytest.param(
             [("clusters", 3, 20), ("clusters", 38, 20), ("broker-log", 61, 30), ("replication", 2, 10)],
             marks=pytest.mark.slow,

@@ -205,7 +205,7 @@ def test_after_a_crash_it_has_each_change_up_to_one_or_counts_for_nothing() -> N
     many = {TopicPartition("wide", index): ENTRY for index in range(40)}  # lines in several sectors
     known = [{}, {CLICKS: EMPTY}, {CLICKS: EMPTY} | many]
     counted = 0
-    for seed in range(200):
+    for seed in some(range(200), part=4):
         files, inventory = made({CLICKS: EMPTY})
 
         def stop(operation: str, path: str) -> None:

@@ -140,7 +140,7 @@ def test_a_new_quorum_elects_and_everybody_joins(voter_count: int, seed: int) ->
     assert all(not cluster.replica(node_id).is_recovering for node_id in cluster.servers)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some(range(10), part=3))
 def test_a_new_quorum_elects_however_its_first_leaders_crash(seed: int) -> None:
     cluster = Cluster(3, seed=seed, new_directory=FIRST)
     for round_number in range(12):
@@ -192,7 +192,7 @@ def test_three_wiped_two_lagging_one_down_elect_nobody_and_lose_nothing(seed: in
 
 
 @pytest.mark.parametrize("mark", [FIRST, REPLACEMENT])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some(range(4), part=3))
 def test_one_wiped_voter_comes_back_by_itself(seed: int, mark: RecoveringLog) -> None:
     cluster = Cluster(3, seed=seed)
     leader = cluster.elect()

@@ -139,7 +139,7 @@ def recover(cluster: Cluster) -> None:
     assert len({tuple(log) for log in cluster.logs()}) == 1
 
 
-@pytest.mark.parametrize("seed", some(range(40), part=4))
+@pytest.mark.parametrize("seed", some(range(40), part=6))
 def test_safety_holds_under_faults_and_the_quorum_recovers(seed: int) -> None:
     random = Random(seed)
     cluster = Cluster(
@@ -158,7 +158,7 @@ def test_safety_holds_under_faults_and_the_quorum_recovers(seed: int) -> None:
     recover(cluster)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", some(range(5), part=2))
 def test_nobody_votes_twice_though_whoever_votes_crashes_at_once(seed: int) -> None:
     cluster = Cluster(5, seed=seed, election_timeout_ms=400, request_timeout_ms=200)
     cluster.delay_ms = (1, 300)  # long enough for several candidates in one epoch

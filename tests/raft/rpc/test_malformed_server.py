@@ -17,6 +17,7 @@ from kraftbase.types import Offset
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2
 from raft.core.types import LeaderAndEpoch
 from raft.rpc.errors import ERROR_KEY
+from tests.effort import examples
 from tests.raft.nodes import Cluster, running_cluster
 from tests.raft.rpc.arbitrary_messages import change
 
@@ -96,7 +97,7 @@ async def test_mangled_requests_are_answered_or_refused_by_name(tmp_path: Path, 
         await (await cluster.leader()).append([b"first"])
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
             call = channel.unary_unary(f"/kraftpb.v1.{method}")
-            for _ in range(200):
+            for _ in range(examples(800)):
                 valid = random.choice(UNARY[method])
                 data = _mangled(random, valid)
                 is_message = _is_message(type(valid), data)
@@ -140,7 +141,7 @@ async def test_mangled_watches_are_answered_or_refused_by_name(tmp_path: Path) -
     async with running_cluster(tmp_path, voter_count=1) as cluster:
         await (await cluster.leader()).append([b"first"])
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
-            for _ in range(100):
+            for _ in range(examples(400)):
                 data = _mangled(random, WATCH)
                 call = channel.unary_stream("/kraftpb.v1.LogService/Watch")(data, timeout=60)
                 is_message = _is_message(log_pb2.WatchRequest, data)

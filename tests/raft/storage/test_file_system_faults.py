@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from random import Random
 
 import pytest
@@ -19,6 +20,20 @@ def durable_file(files: MemoryFileSystem, path: str, data: bytes) -> None:
     file.write_at(0, data)
     file.fsync()
     files.fsync_directory(".")
+
+
+def test_a_copy_changes_alone_and_its_renamed_file_is_one_file(memory_files: MemoryFileSystem) -> None:
+    durable_file(memory_files, "file", b"abc")
+    memory_files.rename("file", "renamed")
+    copied = deepcopy(memory_files)
+    file = copied.open("renamed")
+    file.write_at(0, b"XYZ")
+    file.fsync()
+    copied.crash()  # which loses the new name, and nothing that was synced
+    assert read_whole(copied, "file") == b"XYZ"
+    assert read_whole(memory_files, "renamed") == b"abc"
+    memory_files.crash()
+    assert read_whole(memory_files, "file") == b"abc"
 
 
 def test_a_crash_loses_writes_that_were_not_synced(memory_files: MemoryFileSystem) -> None:

@@ -143,6 +143,6 @@ async def test_ct63_a_quota_or_access_control_entry_that_cannot_be_is_refused(wo
     await world.refuses(case)
 
 
-@refused(TOO_MANY)
-async def test_ct63_a_deletion_of_more_than_one_batch_holds_is_refused(crowded: World, case: Case) -> None:
-    await crowded.refuses(case)
+async def test_ct63_a_deletion_of_more_than_one_batch_holds_is_refused(crowded: World) -> None:
+    for case in TOO_MANY:  # one test: to make so many entries takes longer than both
+        await crowded.refuses(case)

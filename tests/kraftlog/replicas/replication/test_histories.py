@@ -136,7 +136,7 @@ class History:
         assert len(entries) == 1
 
 
-@pytest.mark.parametrize("seed", some(range(30), part=4))
+@pytest.mark.parametrize("seed", some(range(30), part=6))
 def test_what_is_committed_stays_and_all_logs_agree_in_the_end(
     tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
