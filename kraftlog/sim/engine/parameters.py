@@ -39,7 +39,7 @@ class Overrides:
     """The kinds of faults to draw from; None: all."""
 
     def kinds_to_draw(self, kinds: Sequence[str]) -> Sequence[str]:
-        """Return the kinds of `kinds` that a seed may draw."""
+        """Return those of `kinds` that a seed may draw."""
         if self.fault_kinds is None:
             return kinds
         return [kind for kind in self.fault_kinds if kind in kinds]

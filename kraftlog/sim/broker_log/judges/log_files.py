@@ -30,7 +30,7 @@ class Aborted(NamedTuple):
 def read_log(files: FileSystem, directory: str, rotten_indexes: Collection[str] = ()) -> list[Batch]:
     """Return every batch of a partition, in order. The broker must be down or between two steps.
 
-    The content of rotten indexes is not checked. Raises Violation if segments overlap or an index entry is wrong.
+    The content of `rotten_indexes` is not checked. Raises Violation if segments overlap or an index entry is wrong.
     """
     found: list[Batch] = []
     names = set(files.list_directory(directory))
@@ -70,10 +70,7 @@ def read_segments(files: FileSystem, directory: str) -> Iterator[tuple[str, list
 
 
 def aborted_transactions(batches: Sequence[Batch]) -> list[Aborted]:
-    """Return the aborted transactions that a scan finds.
-
-    If the first records were deleted, one begins with the rest.
-    """
+    """Return the aborted transactions that a scan finds. Each begins with its first record that was not deleted."""
     begun: dict[int, int] = {}
     found: list[Aborted] = []
     ended: set[int] = set()

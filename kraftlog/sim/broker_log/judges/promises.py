@@ -70,7 +70,7 @@ class PartitionPromises:
         self.sent.add(content_of(data))
 
     def acknowledged(self, batch: Batch, base_offset: int, log_start_offset: int, now_us: int) -> None:
-        """Check and add the promise of an acknowledgment at `base_offset`."""
+        """Check and add the promise that an acknowledgment with `base_offset` makes."""
         key = batch.records_key
         if key is not None:
             first = self.first_answers.setdefault(key, base_offset)
@@ -153,7 +153,7 @@ class PartitionPromises:
     def found(self, batches: Sequence[Batch], true_ms: int, *, has_lost_power: bool) -> None:
         """Check all batches in the files against the promises. Raises Violation.
 
-        After a loss of power there may be fewer batches than when retention by size deleted some.
+        After a loss of power, less may be left than when retention by size deleted a batch, so sizes are not compared.
         """
         self.checks += 1
         stored = {batch.base_offset: batch for batch in batches}

@@ -9,7 +9,7 @@ from kraftlog.sim.quorum.observation.step import Step
 class LiveBrokersKeepTheirSession(Invariant):
     """A controller that fences a broker by evidence is right: the process of that incarnation has ended.
 
-    A node whose clock runs too fast, or has leapt, may mistake a moment for 100 ms, so it is not checked.
+    A node whose clock runs too fast, or has leapt, may measure 100 ms too early, so it is not checked.
     """
 
     number = 71

@@ -54,11 +54,11 @@ class LogStartWaits(Invariant):
     """A log start passes no listener of its node and, on the leader, no live replica (KAFKA-14932).
 
     This does not hold with the policy `eager`, or after the limit on the wait. A follower's log start never passes the
-    start of every leader so far. A snapshot that replaces the log waits for no replica. A leader is checked by the
-    fetches that it got from its replicas. The limit is measured by the node's own clock and may seem to expire early if
-    that has leapt. A process that is not its node's first measures from what is on disk, by wall clocks, which may be
-    hours off. A leader may move its log start and resign in one step: it is checked as a leader, although it no longer
-    knows its replicas.
+    highest log start of any leader so far. A snapshot that replaces the log waits for no replica. A leader is checked
+    by the fetches that it got from its replicas. The limit is measured by the node's own clock and may seem to expire
+    early if that has leapt. A process that is not its node's first measures from what is on disk, by wall clocks, which
+    may be hours off. A leader may move its log start and resign in one step: it is checked as a leader, although it no
+    longer knows its replicas.
     """
 
     number = 52

@@ -17,7 +17,7 @@ from kraftlog.sim.quorum.observation.observed import Observed
 from kraftlog.sim.quorum.observation.step import Step
 
 STEPS_BETWEEN_LOOKS: Final = 6
-"""Reading all rows takes as long as a step, so only one in this number of applies is checked, and the end of the run.
+"""Only one apply in this many is checked, and the end of the run: reading all rows takes as long as a step.
 """
 
 Row = tuple[Any, ...]

@@ -24,7 +24,7 @@ NOTHING: Final = ElectionState(epoch=Epoch(0))
 
 
 class PersistFirst(Invariant):
-    """Nothing of an epoch is ordered before the action that persists it; no vote is requested before the own vote.
+    """No action of an epoch precedes the one that persists it; a candidate persists its vote before it requests votes.
 
     PersistElectionState is a barrier, so only the order of the actions counts, and crashes do not matter. A new process
     begins with what is on its disk after its first step: what that step itself persists is not checked.

@@ -25,9 +25,9 @@ def _changed(world: Observed) -> Iterator[tuple[Change, Partition, Partition]]:
 class InSyncLead(Invariant):
     """An elected replica was in sync if any active replica was, else eligible if any active replica was.
 
-    The cause of the election and the record's other changes do not matter. There are two exceptions. A record that ends
-    a reassignment adds its last replica to the ISR. A cancellation, where the topic allows it, may drop every replica
-    with the data together with the added ones (CT-54).
+    The cause of the election and the record's other changes do not matter. There are two exceptions. The record that
+    ends a reassignment may elect the replica that it adds to the ISR. A cancellation, where the topic allows it, may
+    drop every replica with the data together with the added ones (CT-54).
     """
 
     number = 60

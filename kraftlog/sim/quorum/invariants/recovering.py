@@ -12,8 +12,8 @@ from raft.core.states import Role
 class RecoveringStaysOut(Invariant):
     """A recovering replica grants no vote and no pre-vote, requests none, and its fetches say that it recovers.
 
-    With an empty log in a new directory it may do so for candidates, and as a candidate, with an empty log. In the step
-    in which it completes its recovery it may already do all of these: the state after the step counts.
+    With an empty log in a new directory it may vote for candidates with empty logs, and may request pre-votes. In the
+    step in which it completes its recovery it may already do all of these: the state after the step counts.
     """
 
     number = 25

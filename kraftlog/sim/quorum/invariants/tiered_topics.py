@@ -13,7 +13,7 @@ from kraftlog.sim.quorum.observation.step import Step
 
 
 class TopicsTakeTheirRemoteData(Invariant):
-    """A deleted topic that has or may have remote data marks all its partitions, in the same batch or transaction.
+    """When a topic that may have remote data is deleted, the same batch or transaction marks all its partitions.
 
     A topic may have remote data if it is tiered, since a copy that is about to start must be found later, too. So its
     partitions are marked with or without segments. A partition whose remote data is already being deleted is not marked

@@ -13,9 +13,9 @@ from kraftlog.sim.quorum.model.metadata import Partition
 
 
 def is_ended(before: Partition, after: Partition) -> bool:
-    """Whether the reassignment ended.
+    """Whether the reassignment ended: replicas were removed when enough of the remaining ones were in sync.
 
-    All remaining replicas are in sync, or all added ones, which replace the removed.
+    All remaining ones are enough, and so are all added ones if they are at least as many as the removed ones.
     """
     gone = set(before.replicas) - set(after.replicas)
     is_replaced = gone == set(before.removing) and len(before.adding) >= len(gone)

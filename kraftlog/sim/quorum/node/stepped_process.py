@@ -108,7 +108,7 @@ class SteppedProcess(ABC):
         """How long the current step has stalled the loop for the disk."""
         self.is_on_disk_thread = False
         self.sync_ahead_us = 0
-        """While work of the disk thread runs: the part of the elapsed time that belongs to its sync, not yet called."""
+        """While work of the disk thread runs: the duration of its sync, which has elapsed but is called later."""
         self.crash_after: int | None = None
         """The number of crash points until the process is killed; None: it is not killed."""
         self.crash = Crash.KILLED

@@ -44,7 +44,7 @@ def converge(world: World) -> None:
 
 
 def _stands_still(world: World) -> bool:
-    """Whether no more is committed, because too few voters have their data (46)."""
+    """Whether nothing more is committed, because too few voters have their data (46)."""
     committed_end_offset = world.committed_end_offset
     world.run_for(30 * MICROSECONDS_PER_SECOND)
     healthy = [machine for machine in world.voters_up() if not world.atlas.is_harmed(machine)]

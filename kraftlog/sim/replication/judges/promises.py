@@ -81,7 +81,7 @@ class PartitionPromises:
             raise Violation(f"{ONE_LEADER}: {self.name}: brokers {first} and {broker_id} lead epoch {leader_epoch}")
 
     def acknowledged(self, base_offset: int, batch: Batch, leader_epoch: int) -> None:
-        """Add the promise of an acknowledgment to an acks=all producer."""
+        """Add the promise that an acknowledgment to an acks=all producer makes."""
         last_offset = base_offset + batch.last_offset - batch.base_offset
         self._promise(Promise(base_offset, last_offset, batch.content, leader_epoch, KEPT))
 
