@@ -124,8 +124,9 @@ def test_the_words_are_kafkas() -> None:
 
 
 EDITED: Final = re.compile(
-    r"(raft|snapshot|statemachine|kraftbase|proto)/|kraftlog/(admin|analytics|bench|chaos|cli|clients|commands|config|"
-    r"controller|demo|kafka|local|offline|process)/"
+    r"(raft|snapshot|statemachine|kraftbase|proto|pyspark_kraftlog|examples|tools)/|"
+    r"kraftlog/(admin|analytics|bench|chaos|cli|clients|commands|config|controller|demo|difftest|kafka|local|offline|"
+    r"process)/"
 )
 """Where the words below have been replaced."""
 
