@@ -17,13 +17,13 @@ from kraftpb.v1 import metadata_pb2
 
 
 class AuditListener(Listener):
-    """Writes what was decided, when, and under which leader's epoch."""
+    """Writes each metadata record with its time and the epoch of the leader that appended it."""
 
     def __init__(self, write: Callable[[str], None] = print) -> None:
         self._write = write
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """One line a record."""
+        """Write one line for each record."""
         with reader:
             for batch in reader:
                 if batch.is_control:
@@ -36,7 +36,7 @@ class AuditListener(Listener):
                     self._write(f"{when} offset={offset} epoch={batch.epoch} {kind} {details}")
 
     async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """A line for every new leader."""
+        """Write a line for each new leader."""
         self._write(f"leader={leader_and_epoch.leader_id} epoch={leader_and_epoch.epoch}")
 
 

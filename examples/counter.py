@@ -2,7 +2,7 @@
 
     python -m examples.counter
 
-Every node feeds its counter the same committed records in the same order, so all of them end at the same value.
+Every node gives its counter the same committed records in the same order, so all counters end at the same value.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Counter(Listener):
         self._node_id: NodeId | None = None
 
     def on_node(self, node_id: NodeId) -> None:
-        """Say which node this counter is on, so that it knows when that one leads."""
+        """Set the node of this counter, so that the counter can tell whether its node leads."""
         self._node_id = node_id
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Each committed record once, in order."""
+        """Add each committed record once, in order."""
         with reader:
             for batch in reader:
                 self.value += sum(int(record) for record in batch.records)
         self.changed.set()
 
     async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Called for the leader itself only when its counter has everything before its epoch."""
+        """Note whether this node leads. The leader itself is called only after it got all records of earlier epochs."""
         if leader_and_epoch.leader_id == self._node_id:
             self.leads.set()
         else:
@@ -67,14 +67,14 @@ class Counter(Listener):
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 async def count(base: Path, numbers: list[int]) -> list[int]:
-    """Append `numbers` to a three-voter log below `base`; the value of every node's counter when all have them."""
+    """Append `numbers` to a log of three voters below `base`; return the final values of the nodes' counters."""
     cluster_id = random_cluster_id()
     voters = VoterSet(Voter(ReplicaKey(NodeId(node_id)), Endpoint("127.0.0.1", free_port())) for node_id in (1, 2, 3))
     counters = [Counter() for _ in voters.voters()]
@@ -97,7 +97,7 @@ async def count(base: Path, numbers: list[int]) -> list[int]:
 
 
 async def append_at_leader(clients: list[RaftClient], counters: list[Counter], record: bytes) -> None:
-    """Append one record at whichever node leads; waits for an election if none does."""
+    """Append one record at the node that leads; wait for an election if no node leads."""
     async with asyncio.timeout(30):
         while True:
             waits = [asyncio.ensure_future(counter.leads.wait()) for counter in counters]

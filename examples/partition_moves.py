@@ -1,9 +1,9 @@
-"""Who leads what, as it moves: one line for every partition that gets another leader or other replicas.
+"""Changes of leaders and replicas: one line for every partition that gets another leader or other replicas.
 
     python -m examples.partition_moves localhost:9092
 
-It keeps the metadata itself, in a database that is thrown away at the end, and watches what each commit changes there.
-It begins with the log's first record, so the first lines tell what has moved before.
+The program keeps the metadata in a database that it deletes at the end, and receives the changes of each commit. It
+begins with the log's first record, so the first lines show earlier moves.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class PartitionMoves:
         self._names: dict[bytes, str] = {}
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Learn the names of the topics that there are."""
+        """Learn the names of all topics."""
         topics = metadata.execute("SELECT topic_id, name FROM topics")
         self._names = {id_to_bytes(topic_id): name for topic_id, name in topics}
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """A line for each partition that was there before and is still, and somewhere else."""
+        """Write a line for each partition that existed before and after the change and has moved."""
         for topic in delta.topics:
             if topic.after is not None:
                 self._names[topic.after.topic_id] = topic.after.name
@@ -66,9 +66,9 @@ def _leader(partition: PartitionRecord) -> str:
 async def follow_metadata(
     address: str, publisher: MetadataPublisher, directory: Path, end_offset: Offset | None = None
 ) -> None:
-    """Tell `publisher` what each commit of a cluster changes, with the metadata kept in `directory`.
+    """Call `publisher` with what each commit of a cluster changes. `directory` keeps the metadata.
 
-    With a directory that stays, the next call goes on where this one ended. Without `end_offset` it never ends.
+    A later call with the same directory continues where this one ended. Without `end_offset` it never ends.
     """
     cluster_id = (await describe_any([parse_endpoint(address)])).cluster_id
     with closing(MetadataStore.open(directory / "metadata.db", cluster_id)) as store, machine_on_loop(store) as machine:

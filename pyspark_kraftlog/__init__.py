@@ -1,4 +1,4 @@
-"""Lets Spark find the data source `kraftlog` by itself: it imports every package whose name starts with `pyspark_`."""
+"""Registers the data source `kraftlog` with Spark, which imports every package whose name starts with `pyspark_`."""
 
 from kraftlog.analytics.spark_source import KraftlogDataSource as DefaultSource
 

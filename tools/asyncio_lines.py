@@ -1,7 +1,7 @@
-"""How much of the data brokers runs on an event loop, and so not in the simulator: `make check`.
+"""Counts the code of data brokers that needs an event loop, so that the simulator cannot run it: `make check`.
 
-Counted are the lines of modules of the rooms below that import asyncio. Left out are the adapters, which put a
-synchronous part on an event loop, and what handles sockets. Exits with 1 if there are more than `LINES_MAX`.
+It counts the lines of modules that import asyncio in the packages below. Not counted are adapters, which put a
+synchronous part on an event loop, and modules that handle sockets. Exits with 1 above `LINES_MAX` lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROOMS: Final = ("broker", "network", "replicas", "storage")
 LINES_MAX: Final = 400
 
 LEFT_OUT: Final = {
-    "broker/awaited_answers.py": "awaits what ports of the shell begin",
+    "broker/awaited_answers.py": "awaits work that ports of the shell begin",
     "broker/broker.py": "hosts the shell",
     "broker/broker_network.py": "the shell's port to clients",
     "broker/controller_link.py": "the shell's port to the controller",
@@ -27,7 +27,7 @@ LEFT_OUT: Final = {
     "network/listening.py": "binds sockets",
     "network/reading.py": "reads from sockets",
     "network/serving.py": "accepts connections",
-    "network/unread.py": "asks a socket what has not been read",
+    "network/unread.py": "asks a socket for its unread bytes",
     "replicas/leader_connection.py": "handles a socket",
 }
 IMPORT: Final = re.compile(r"^\s*(import asyncio|from asyncio)\b", re.MULTILINE)
@@ -47,7 +47,7 @@ def main() -> int:
         print(f"  {of_module:4} {name}")
     missing = [name for name in LEFT_OUT if not (package / name).is_file()]
     if missing:
-        print(f"{', '.join(missing)} is not there: take it off the list in tools/{Path(__file__).name}")
+        print(f"{', '.join(missing)} does not exist: remove it from the list in tools/{Path(__file__).name}")
     return 1 if missing or count > LINES_MAX else 0
 
 

@@ -1,9 +1,9 @@
-"""Run the tests that other people's clients come with at a broker of ours: `make client-suites`.
+"""Run the test suites of other projects' clients against a kraftlog broker: `make client-suites`.
 
 Each suite comes from the registry of its language, at the version that `client_suites.toml` names. It runs against one
-node and one broker, which makes the topics that its tests ask for. The result is compared with the list of what is
-known to fail: the exit code is 1 if another test fails or a listed one passes, and 2 if a suite could not run, which
-does not keep the others from running.
+node and one broker, which creates the topics that the tests ask for. The result is compared with the list of tests that
+are known to fail: the exit code is 1 if another test fails or a listed one passes, and 2 if a suite could not run. The
+other suites still run then.
 """
 
 from __future__ import annotations
@@ -30,42 +30,43 @@ SUITES: Final = Path(__file__).with_suffix(".toml")
 KRAFTLOG: Final = Path(sys.executable).with_name("kraftlog")
 START_SECONDS: Final = 60.0
 BUILD_SECONDS: Final = 900.0
-"""For fetching a suite, and for building it."""
+"""The limit for fetching a suite, and for building it."""
 FRAME: Final = "\x16"
-"""What `-test.v=test2json` has before each line of its own, also where a test has left a line without an end."""
+"""`-test.v=test2json` marks its own lines with it, also after a test's line that has no end."""
 OUTCOME: Final = re.compile(rf"(?:^|{FRAME}) *--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
 STARTED: Final = re.compile(rf"(?:^|{FRAME})=== RUN +(\S+)$", re.MULTILINE)
 
 
 class SuiteError(Exception):
-    """Why a suite could not run, and what to do."""
+    """A suite could not run. The message has a remedy."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a suite."""
+    """The result of a suite."""
 
     passed: int
     skipped: int
     known: Mapping[str, str]
-    """The tests that fail, as listed, and why."""
+    """The tests that fail and are listed, each with the reason in the list."""
     unknown: tuple[str, ...]
-    """Those that fail and are not listed."""
+    """The tests that fail and are not listed."""
     mended: tuple[str, ...]
-    """Those that are listed and pass."""
+    """The tests that are listed and pass."""
     missing: tuple[str, ...]
-    """Those that are listed and did not run."""
+    """The tests that are listed and did not run."""
 
     @property
     def is_as_listed(self) -> bool:
-        """Whether the list says what happened."""
+        """Whether the result matches the list."""
         return not (self.unknown or self.mended or self.missing)
 
 
 def outcomes(output: str, exit_code: int) -> dict[str, str]:
-    """PASS, FAIL or SKIP of each test in what `go test -v` prints; of a test with parts, only that of its parts.
+    """Return PASS, FAIL or SKIP for each test in the output of `go test -v`.
 
-    Raises SuiteError if the suite ended before all of its tests had: `exit_code` is 0 or 1 where they have.
+    A failed test with failed subtests is left out: only its subtests count. Raises SuiteError if the suite ended before
+    all of its tests had: then a test has no outcome, or `exit_code` is neither 0 nor 1.
     """
     found = {name: outcome for outcome, name in OUTCOME.findall(output)}
     unfinished = [name for name in STARTED.findall(output) if name not in found]
@@ -95,12 +96,12 @@ def compare(found: Mapping[str, str], listed: Mapping[str, str]) -> Result:
 
 @contextmanager
 def broker(address: str, directory: Path) -> Iterator[None]:
-    """One node and one broker that listens there; raises SuiteError."""
+    """Run one node, and one broker that listens at an address, within the block. Raises SuiteError."""
     host, _, port = address.rpartition(":")
     with socket.socket() as probe:
         probe.settimeout(1)
         if probe.connect_ex((host, int(port))) == 0:
-            raise SuiteError(f"something listens at {address}, which the suite's tests name: stop it first")
+            raise SuiteError(f"a process listens at {address}, which the suite's tests use: stop it first")
     with _started(("up", "--voters", "1", "--dir", directory / "nodes"), directory / "nodes.log", " is up") as said:
         node = re.findall(r"KRAFTLOG_BOOTSTRAP_SERVER=(\S+)", said)[0]
         options = ("--config", "auto.create.topics.enable=true", "--config", "default.replication.factor=1")
@@ -126,7 +127,7 @@ def _started(arguments: tuple[object, ...], log: Path, ready: str) -> Iterator[s
 
 
 def run_suite(suite: Mapping[str, Any], directory: Path) -> dict[str, str]:
-    """Build and run a suite of Go; returns the outcome of each test. Raises SuiteError."""
+    """Build and run a suite in Go; return the outcome of each test. Raises SuiteError."""
     if shutil.which("go") is None:
         raise SuiteError("there is no go on PATH: install it (apt-get install golang), 1.23 or newer")
     module, version = suite["module"], suite["version"]
@@ -141,7 +142,7 @@ def run_suite(suite: Mapping[str, Any], directory: Path) -> dict[str, str]:
 
 
 def _run(source: Path, timeout_seconds: float, skipped: str) -> tuple[str, int]:
-    """What the suite's tests print, and the code with which they end."""
+    """Return the output of the suite's tests, and their exit code."""
     options = ("-test.v=test2json", "-test.short", f"-test.timeout={timeout_seconds}s", f"-test.skip={skipped}")
     environment = {**os.environ, "KAFKA_VERSION": "4.3.0", "KAFKA_SKIP_NETTEST": "1"}
     try:
@@ -183,7 +184,7 @@ def _ask(*command: str, directory: Path) -> str:
 
 
 def show(name: str, result: Result) -> None:
-    """Print what came of a suite."""
+    """Print the result of a suite."""
     print(f"{name}: {result.passed} passed, {result.skipped} skipped, {len(result.known)} fail as listed")
     for test, why in sorted(result.known.items(), key=lambda of: (of[1], of[0])):
         print(f"  {test}: {why}")
@@ -196,15 +197,15 @@ def show(name: str, result: Result) -> None:
 
 
 def main() -> int:
-    """Run the suites that are named, or all."""
+    """Run the named suites, or all."""
     suites = tomllib.loads(SUITES.read_text())
-    parser = argparse.ArgumentParser(description="Run other clients' own tests at a broker of ours.")
-    parser.add_argument("suite", nargs="*", help=f"which: {', '.join(suites)}; all if none is named")
+    parser = argparse.ArgumentParser(description="Run the test suites of other clients against a kraftlog broker.")
+    parser.add_argument("suite", nargs="*", help=f"suites to run: {', '.join(suites)}; default: all")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.suite if name not in suites]
     if unknown:
-        parser.error(f"there is no suite {unknown[0]!r}; there are {', '.join(suites)}")
+        parser.error(f"there is no suite {unknown[0]!r}; choose from {', '.join(suites)}")
     results, is_complete = {}, True
     for name in arguments.suite or suites:
         try:

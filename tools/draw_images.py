@@ -1,7 +1,7 @@
 """Draw the pictures of the README in docs/images: `python tools/draw_images.py [DIRECTORY]`.
 
-They are checked in; tests/docs/test_images.py draws them again and compares. Each has a light ground of its own, to be
-as readable on a dark page. The two latencies are those of docs/figures.md.
+They are checked in; tests/docs/test_images.py draws them again and compares. Each has its own light background, so that
+it is readable on a dark page, too. The two latencies are those of docs/figures.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parent.parent
 IMAGES: Final = ROOT / "docs" / "images"
 LATENCIES: Final = re.compile(r"acknowledged to visible, mean: ([\d.]+) ms with Fetch 17, ([\d.]+) ms with Fetch 18")
-"""Its first line in docs/figures.md counts."""
+"""The first match in docs/figures.md counts."""
 
 INK, GREY, GROUND, EDGE = "#1f2328", "#59636e", "#ffffff", "#d1d9e0"
 BLUE, GREEN, ORANGE, SAND = "#ddf4ff", "#dafbe1", "#fff1e5", "#f6f8fa"
@@ -35,7 +35,7 @@ class Box(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """A line with a head at its end, and what is said beside it, at (`text_x`, `text_y`); nothing if it is empty."""
+    """A line with a head at its end, and a text beside it at (`text_x`, `text_y`), which may be empty."""
 
     points: tuple[tuple[int, int], ...]
     text: str = ""
@@ -68,7 +68,7 @@ ARROWS: Final = (
 
 
 def parts() -> str:
-    """Voters, observers, brokers and clients, and who asks whom."""
+    """Draw voters, observers, brokers and clients, and the requests between them."""
     body = [line for box in BOXES for line in _box(box)]
     for arrow in ARROWS:
         points = " ".join(f"{x},{y}" for x, y in arrow.points)
@@ -80,7 +80,7 @@ def parts() -> str:
 
 
 def latency(before: str, now: str) -> str:
-    """One bar for each version of Fetch, both on one scale that begins at zero."""
+    """Draw one bar for each version of Fetch, both on one scale that begins at zero."""
     left, longest = 180, 490
     body = [_text(20, 34, "From acknowledged to visible at every observer, mean", INK, bold=True)]
     for y, name, value, fill in ((52, "Fetch 17", before, "#8c959f"), (92, "Fetch 18 (KIP-1166)", now, "#1f883d")):
@@ -123,7 +123,7 @@ def _picture(title: str, height: int, body: list[str]) -> str:
 
 
 def main(directory: Path) -> None:
-    """Write both; raises ValueError if docs/figures.md has no latencies."""
+    """Write both pictures. Raises ValueError if docs/figures.md has no latencies."""
     found = LATENCIES.search((ROOT / "docs" / "figures.md").read_text())
     if found is None:
         raise ValueError("docs/figures.md has no line with the latencies of Fetch 17 and 18")

@@ -1,7 +1,7 @@
 """Draw docs/internals/states.md from the table of raft/core/transitions.py: `python tools/generate_states.py`.
 
 The page is checked in; tests/docs/test_states.py draws it again and compares. The reason of an edge is the comment
-behind it in the table.
+after it in the table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Install what `kraftlog bench peers` compares with: `python tools/install_peers.py DIRECTORY`, or `make peers`.
+"""Install the peers of `kraftlog bench peers`: `python tools/install_peers.py DIRECTORY`, or `make peers`.
 
-Debian's etcd-server is downloaded and unpacked, the jars of Kafka and of Spark's Kafka source are copied by Maven; none
-needs root. The versions are those of the machine's Debian and of the files in tools/peers. What is there already is not
-fetched again, unless its file has changed since.
+Debian's etcd-server is downloaded and unpacked; Maven copies the jars of Kafka and of Spark's Kafka source. None of
+this needs root. The versions are those of the machine's Debian and of the files in tools/peers. An installed peer is
+not fetched again, unless its file in tools/peers has changed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MARKED = re.compile(r"(?:\x1b\[[0-9;]*m)*(?:E:|\[ERROR\]) *(?P<error>\S.*)")  # 
 
 
 class InstallError(Exception):
-    """What could not be installed, why, and what to do."""
+    """A peer could not be installed. The message has the reason and a remedy."""
 
 
 def install(directory: Path) -> None:
-    """Install both peers in `directory`; raises InstallError."""
+    """Install all peers in `directory`. Raises InstallError."""
     directory.mkdir(parents=True, exist_ok=True)
     _install(directory / "etcd", _unpack_etcd)
     for name, pom in (("kafka", POM), ("spark", SPARK_POM)):
@@ -42,9 +42,9 @@ def _is_of_pom(pom: Path, jars: Path) -> bool:
 
 
 def _install(path: Path, fill: Callable[[Path], None], is_current: Callable[[Path], bool] = Path.exists) -> None:
-    """Have `fill` fill a new directory, which becomes `path` when it is whole."""
+    """Let `fill` fill a new directory, which is renamed to `path` when it is complete."""
     if is_current(path):
-        print(f"{path} is there")
+        print(f"{path} is installed already")
         return
     with tempfile.TemporaryDirectory(dir=path.parent) as name:
         new = Path(name) / path.name
@@ -83,13 +83,13 @@ def _copy_jars(pom: Path, path: Path) -> None:
 
 
 def need(program: str, remedy: str) -> None:
-    """Raise InstallError if there is no such program."""
+    """Raise InstallError if the program is not on PATH."""
     if shutil.which(program) is None:
         raise InstallError(f"there is no {program} on PATH; {remedy}")
 
 
 def call(command: Sequence[str], directory: Path, failure: str, remedy: str) -> None:
-    """Run a command; raises InstallError with the first error that it printed."""
+    """Run a command. Raises InstallError with the first error that it printed."""
     try:
         ended = subprocess.run(
             command, cwd=directory, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
@@ -101,14 +101,14 @@ def call(command: Sequence[str], directory: Path, failure: str, remedy: str) -> 
 
 
 def _first_error(output: str) -> str:
-    """The first thing that apt-get or Maven marks as an error, else the last line."""
+    """Return the first line that apt-get or Maven marks as an error, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     marked = [found["error"] for line in lines if (found := MARKED.match(line)) is not None]
     return [*marked, *reversed(lines), "it printed nothing"][0]
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Install, and return the exit code."""
     try:
         install(Path(sys.argv[1]))
     except InstallError as error:

@@ -1,9 +1,9 @@
-"""How much processor time a small Produce and a follower's Fetch take, against another checkout: `make bench-against`.
+"""Compares the processor time of a small Produce and a follower's Fetch with another checkout: `make bench-against`.
 
-Both versions run in turn, pair by pair, in alternated order: one node and two brokers, a topic whose one partition is
-led by the first broker and followed by the second. A producer sends one record of 100 bytes at a time with acks=all.
-The ratio of each pair is taken, and the median of the ratios: what slows the machine down for a while slows down both
-of a pair. So single ratios say little on a machine that does something else: look at how far they are apart.
+The versions run in pairs, in alternating order. Each runs one node and two brokers, and a topic with one partition,
+which the first broker leads and the second follows. A producer sends one record of 100 bytes at a time with acks=all.
+The result is the median of the pairs' ratios: anything that slows the machine down for a while slows down both runs of
+a pair. On a machine with other load a single ratio means little; the spread of the ratios shows how much.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXPORTED: Final = re.compile(r"^ *export (KRAFTLOG_\w+)=(\S+)$", re.MULTILINE)
 
 
 class MeasurementError(Exception):
-    """Why nothing was measured, and what to do."""
+    """Nothing could be measured. The message has the reason and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,20 @@ class Cost:
 
 @dataclass(frozen=True)
 class Pair:
-    """What both versions have taken, one after the other."""
+    """The costs of both versions, measured one after the other."""
 
     against: Cost
     this: Cost
 
     @property
     def ratios(self) -> Cost:
-        """This version's part of the other's."""
+        """This version's cost divided by the other's."""
         return Cost(self.this.leader / self.against.leader, self.this.follower / self.against.follower)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Of the pairs' ratios."""
+    """The median and the range of the pairs' ratios."""
 
     median: float
     min: float
@@ -71,29 +71,29 @@ class Spread:
 
 
 def spread(ratios: Sequence[float]) -> Spread:
-    """Of at least one ratio."""
+    """Return the spread of at least one ratio."""
     return Spread(median(ratios), min(ratios), max(ratios))
 
 
 def broker_id(command: Sequence[str]) -> int | None:
-    """Which broker a process is, by its command; None if it is none."""
+    """Return the id of the broker that a command runs; None if it runs no broker."""
     if ("brokers", "run") not in pairwise(command):
         return None
     return int(command[command.index("--id") + 1])
 
 
 def processor_ns(schedstats: Sequence[str]) -> int:
-    """The processor time of tasks, by their /proc/PID/task/TASK/schedstat."""
+    """Return the processor time of tasks in nanoseconds, from the texts of their /proc/PID/task/TASK/schedstat."""
     return sum(int(text.split()[0]) for text in schedstats)
 
 
 def exported(output: str) -> dict[str, str]:
-    """The environment that `kraftlog up` has printed for other commands."""
+    """Return the environment variables that `kraftlog up` printed for other commands."""
     return dict(EXPORTED.findall(output))
 
 
 def kraftlog_of(checkout: Path) -> Path:
-    """The command of a checkout. Raises MeasurementError if it is not installed."""
+    """Return the path of a checkout's command. Raises MeasurementError if it is not installed."""
     command = checkout / ".venv" / "bin" / "kraftlog"
     if not (checkout / "kraftlog" / "__main__.py").is_file():
         raise MeasurementError(f"{checkout} has no kraftlog/__main__.py: give a checkout of the project")
@@ -106,7 +106,7 @@ def kraftlog_of(checkout: Path) -> Path:
 
 
 def measure(checkout: Path, messages: int) -> Cost:
-    """Start a cluster of that version, send, and end it. Raises MeasurementError."""
+    """Start a cluster of a version, send messages, and end it; return the cost. Raises MeasurementError."""
     kraftlog = kraftlog_of(checkout)
     with (
         tempfile.TemporaryDirectory(prefix="kraftlog-processor-time-") as name,
@@ -147,7 +147,7 @@ def cluster(kraftlog: Path, directory: Path) -> Iterator[tuple[subprocess.Popen[
 
 
 def free_port() -> int:
-    """One that is free, and the next one, too."""
+    """Return a free port whose successor is free, too."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("localhost", 0))
@@ -160,17 +160,20 @@ def free_port() -> int:
 
 
 def make_topic(kraftlog: Path, environment: Mapping[str, str]) -> None:
-    """With one partition. The brokers may not be unfenced yet, so it tries again. Raises MeasurementError."""
+    """Create a topic with one partition, again and again until the brokers are unfenced. Raises MeasurementError."""
     command = [kraftlog, "topics", "create", TOPIC, "--replica-assignment", f"{LEADER}:{FOLLOWER}"]
     ends_at = time.monotonic() + START_SECONDS
     while (done := subprocess.run(command, env=environment, capture_output=True, check=False)).returncode:
         if time.monotonic() > ends_at:
-            raise MeasurementError(f"the topic is not made: {done.stderr.decode(errors='replace').strip()}")
+            raise MeasurementError(f"the topic cannot be created: {done.stderr.decode(errors='replace').strip()}")
         time.sleep(0.2)
 
 
 def sender(brokers: str) -> Callable[[int], None]:
-    """Sends so many records, each when the one before it is acknowledged. It raises MeasurementError."""
+    """Return a function that sends a number of records, each after the previous one is acknowledged.
+
+    The function raises MeasurementError.
+    """
     from confluent_kafka import Producer
 
     failed: list[Any] = []
@@ -192,7 +195,7 @@ def sender(brokers: str) -> Callable[[int], None]:
 
 
 def broker_processes(parent: int) -> dict[int, int]:
-    """The process of each broker that this process has started."""
+    """Return the process of each broker that a process has started, by the broker's id."""
     found = {}
     for child in Path(f"/proc/{parent}/task").glob("*/children"):
         for pid in map(int, child.read_text().split()):
@@ -203,7 +206,7 @@ def broker_processes(parent: int) -> dict[int, int]:
 
 
 def schedstats_of(pid: int) -> list[str]:
-    """Of all tasks of a process that are there."""
+    """Return the schedstat of each present task of a process."""
     return [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
 
 
@@ -211,7 +214,7 @@ def schedstats_of(pid: int) -> list[str]:
 
 
 def compare(against: Path, count: int, messages: int, *, is_silent: bool) -> list[Pair]:
-    """Measure pairs, and print each as soon as it is there. Raises MeasurementError."""
+    """Measure pairs, and print each as soon as it is complete. Raises MeasurementError."""
     pairs = []
     for number in range(count):
         costs = {}
@@ -225,7 +228,7 @@ def compare(against: Path, count: int, messages: int, *, is_silent: bool) -> lis
 
 
 def line(label: str, pair: Pair) -> str:
-    """A pair as a line."""
+    """Return a pair as a line of text."""
     ratios, other, this = pair.ratios, pair.against, pair.this
     return (
         f"{label:8}  leader {this.leader:7.1f} us against {other.leader:7.1f}, {ratios.leader:.3f}"
@@ -234,7 +237,7 @@ def line(label: str, pair: Pair) -> str:
 
 
 def result(pairs: Sequence[Pair], messages: int) -> dict[str, Any]:
-    """All figures, as JSON has them."""
+    """Return all figures in the form of the JSON output."""
     ratios = [pair.ratios for pair in pairs]
     return {
         "messages": messages,
@@ -245,7 +248,7 @@ def result(pairs: Sequence[Pair], messages: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Compare. Exits with 2 if nothing could be measured."""
+    """Compare, and return the exit code: 2 if nothing could be measured."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else "")
     parser.add_argument("--against", type=Path, required=True, metavar="CHECKOUT", help="the other version, installed")
     parser.add_argument("--pairs", type=int, default=10, help="how many; default: 10")

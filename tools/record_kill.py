@@ -1,8 +1,8 @@
-"""Record how a broker's kill looks to an operator: `python tools/record_kill.py [FILE]`, or `make recording`.
+"""Record what an operator sees of a broker's kill: `python tools/record_kill.py [FILE]`, or `make recording`.
 
-It starts three voters and three brokers, writes records, kills the broker that leads with SIGKILL, and starts it again.
-What `kraftlog topics describe --replicas` prints then is recorded. The file is an SVG that shows one screen after the
-other, without a script; a reader who has asked for less motion sees the last one.
+It starts three voters and three brokers, writes records, kills the leading broker with SIGKILL, and starts it again. It
+records the output of `kraftlog topics describe --replicas` at each step. The file is an SVG that shows one screen after
+the other, without a script; a reader whose browser asks for less motion sees the last one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WIDTH, LINE_PIXELS, MARGIN = 760, 18, 20
 
 
 class Screen(NamedTuple):
-    """What is seen at one time."""
+    """The lines that are shown at one time."""
 
     caption: str
     lines: tuple[str, ...]
@@ -50,7 +50,7 @@ class Recorder:
         self.screens: list[Screen] = []
 
     async def run(self, *arguments: str, servers: str | None = None, given: str = "") -> str:
-        """What a command prints; raises CalledProcessError, but not for `describe`, whose leader may be dead."""
+        """Return a command's output. Raises CalledProcessError, but not for `describe`, whose leader may be dead."""
         command = [KRAFTLOG, *arguments, "--bootstrap-server", servers or self._nodes]
         ran = await asyncio.to_thread(
             subprocess.run, command, input=given, capture_output=True, text=True, check=arguments[:2] != DESCRIBE[:2]
@@ -63,11 +63,11 @@ class Recorder:
         return [{name: _shown(row.get(name)) for name in COLUMNS} for row in _json(printed)]
 
     async def record(self, caption: str, holds: Callable[[list[dict[str, str]]], bool] = bool) -> None:
-        """Record the table as soon as it `holds`; raises TimeoutError."""
+        """Record the table as soon as `holds` is true for it. Raises TimeoutError."""
         ends_at = time.monotonic() + SECONDS_MAX
         while not holds(rows := await self.rows()):
             if time.monotonic() > ends_at:
-                raise TimeoutError(f"{caption}: not so after {SECONDS_MAX:g} s: {rows}")
+                raise TimeoutError(f"{caption}: not true after {SECONDS_MAX:g} s: {rows}")
         widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in COLUMNS}
         table = ["  ".join(name.ljust(widths[name]) for name in COLUMNS)]
         table += ["  ".join(row[name].ljust(widths[name]) for name in COLUMNS) for row in rows]
@@ -75,7 +75,7 @@ class Recorder:
 
 
 async def recorded(directory: Path) -> list[Screen]:
-    """The screens of one run."""
+    """Run the commands once, and return the screens."""
     cluster = LocalCluster(open_or_create(directory / "cluster", voters=3, observers=0))
     async with cluster.running(), AdminClient(cluster.bootstrap_servers) as client:
         brokers = LocalBrokers(client, cluster.bootstrap_servers, directory / "cluster", 3, None)
@@ -127,7 +127,7 @@ def _json(printed: str) -> list[dict[str, Any]]:
 
 
 def drawn(screens: Sequence[Screen]) -> str:
-    """The screens as one SVG, each of them for `SECONDS_EACH`."""
+    """Return the screens as one SVG, which shows each of them for `SECONDS_EACH` seconds."""
     height = 2 * MARGIN + LINE_PIXELS * (2 + max(len(screen.lines) for screen in screens))
     total, share = SECONDS_EACH * len(screens), 100 / len(screens)
     body = [_drawn_screen(number, screen, number == len(screens) - 1) for number, screen in enumerate(screens)]

@@ -1,8 +1,8 @@
-"""What an operation costs the leader: processor seconds per 1,000 operations, of this code and of another checkout's.
+"""The cost of an operation for the leader: processor seconds per 1,000 operations, of this code and another checkout's.
 
-Both run in turn, pair by pair, on copies of one cluster directory that the other code has made, with this code's
-client: one operation at a time, then 64 callers. The ratio of each pair is taken, and the median of the ratios: what
-slows the machine down for a while slows down both of a pair.
+The versions run in pairs, on copies of one cluster directory that the other version has made, with this code's client:
+one operation at a time, then 64 callers. The result is the median of the pairs' ratios: anything that slows the machine
+down for a while slows down both runs of a pair.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def run(
 
 
 async def _make_directory(code: Path, path: Path) -> None:
-    """Let `kraftlog up` of that code make a cluster, and end it as soon as it reports that it is up."""
+    """Make a cluster directory with that code's `kraftlog up`, and end it as soon as it reports that it is up."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "kraftlog", "up", "--dir", str(path), "--voters", str(VOTERS)),
         env={**os.environ, "PYTHONPATH": str(code)},
@@ -120,7 +120,7 @@ async def _measure(code: Path, template: Path, path: Path, operations: int) -> C
 
 
 async def _execute(client: AdminClient, callers: int, operations: int) -> None:
-    """Carry out this many operations; each caller has one under way."""
+    """Carry out this many operations; each caller carries out one at a time."""
     left = iter(range(operations))
 
     async def call() -> None:
@@ -132,7 +132,7 @@ async def _execute(client: AdminClient, callers: int, operations: int) -> None:
 
 async def _check_still_leads(cluster: LocalCluster, leader: NodeId) -> None:
     if await cluster.wait_for_leader() != leader:
-        raise ConfigurationError(f"node {leader} lost its leadership meanwhile: measure on a machine that is idle")
+        raise ConfigurationError(f"node {leader} lost its leadership during the measurement: use an idle machine")
 
 
 def _start_command(code: Path, config: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Creating topics: operations made beforehand, streamed through one client, several of them in flight."""
+"""Creating topics: operations are made in advance, and one client sends them, several at the same time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def placed_topics(prefix: str, topics: int, partitions: int) -> Iterator[admin_p
 
 
 def shared_topics(prefix: str, topics: int, partitions: int) -> Iterator[admin_pb2.CreatableTopic]:
-    """Topics with a replica of each partition on every broker, which lead as many of them each, by turns."""
+    """Topics with a replica of each partition on every broker; the brokers lead equally many partitions, in turn."""
     count = len(BROKER_IDS)
     for number in range(topics):
         turns = [(number * partitions + partition_id) % count for partition_id in range(partitions)]
@@ -39,7 +39,7 @@ def shared_topics(prefix: str, topics: int, partitions: int) -> Iterator[admin_p
 
 
 def operations(topics: Iterable[admin_pb2.CreatableTopic]) -> list[admin_pb2.Operation]:
-    """Operations that create them, ten at a time."""
+    """Return operations that create these topics, ten at a time."""
     remaining = iter(topics)
     made = []
     while some := list(islice(remaining, TOPICS_PER_OPERATION)):
@@ -50,9 +50,9 @@ def operations(topics: Iterable[admin_pb2.CreatableTopic]) -> list[admin_pb2.Ope
 async def create_all(
     client: AdminClient, made: Iterable[admin_pb2.Operation], progress: Callable[[], object] = lambda: None
 ) -> int:
-    """Carry out the operations; the end offset of the last. Raises ApiError for the first that failed.
+    """Carry out the operations and return the highest end offset. Raises ApiError for the first one that failed.
 
-    `progress` is called after each.
+    `progress` is called after each operation.
     """
     remaining = iter(made)
 

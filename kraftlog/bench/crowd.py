@@ -1,7 +1,7 @@
-"""What readers leave to writers: acknowledged operations alone, and beside readers in a closed loop, in turns.
+"""How much readers slow down a writer: its acknowledged operations per second alone, and beside readers, in turn.
 
-The readers are one process with a connection for each. Every one reads the list of topics from the leader over and
-over. They share the machine's processors with the nodes, as clients on other machines would not.
+The readers are one process with a connection for each. Each reader reads the list of topics from the leader, again and
+again. Unlike clients on other machines, they share the machine's processors with the nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ START_SECONDS: Final = 60.0
 
 
 async def run(seconds: float, directory: Path | None, json_path: Path | None, console: Console) -> bool:
-    """Measure, print and write the result; returns whether every operation succeeded."""
+    """Measure, print and write the result; return whether every operation succeeded."""
     alone: list[Load] = []
     crowded: list[Load] = []
     with console.status("starting 3 voters and 2 observers") as status:

@@ -1,7 +1,7 @@
 """How long a cluster is without a leader: the leader's process is killed with SIGKILL while a client writes.
 
-Counted from the kill to the first acknowledgement by the next leader. After all rounds every topic whose creation was
-acknowledged must be there, on every node.
+The time is counted from the kill to the first acknowledgment by the next leader. After all rounds every topic whose
+creation was acknowledged must exist on every node.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Writer:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _write(self) -> None:
-        """An unacknowledged topic may exist or not; it is not counted, and the next gets another name."""
+        """Create topics until cancelled. An unacknowledged topic may exist: it is not counted, nor its name reused."""
         while True:
             self._number += 1
             name = f"topic-{self._number}"
@@ -66,7 +66,7 @@ class Writer:
             self._acknowledgement.set()
 
     async def wait_for_acknowledgements(self, count: int) -> float:
-        """When the last of the next `count` acknowledgements was received. Raises ApiError REQUEST_TIMED_OUT."""
+        """Wait for `count` more acknowledgements; return the time of the last. Raises ApiError REQUEST_TIMED_OUT."""
         wanted = len(self.acknowledged) + count
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_SECONDS):
@@ -83,7 +83,7 @@ class Writer:
 
 
 async def kill_leader(cluster: LocalCluster, writer: Writer) -> tuple[NodeId, float]:
-    """SIGKILL the leader; returns its id, and the seconds until the next leader acknowledged an operation."""
+    """SIGKILL the leader; return its id, and the seconds until the next leader acknowledged an operation."""
     leader = await cluster.wait_for_leader()
     killed = time.monotonic()
     await cluster.kill(leader)
@@ -96,7 +96,7 @@ async def kill_leader(cluster: LocalCluster, writer: Writer) -> tuple[NodeId, fl
 
 
 async def lost(cluster: LocalCluster, writer: Writer) -> dict[NodeId, int]:
-    """How many of the acknowledged topics each node does not have, once it has applied the last of them."""
+    """Return how many acknowledged topics each node lacks, once it has applied the last of them."""
     missing = {}
     await cluster.wait_until_applied(writer.end_offset)
     for node_id in cluster.node_ids:
@@ -107,7 +107,7 @@ async def lost(cluster: LocalCluster, writer: Writer) -> dict[NodeId, int]:
 
 
 async def measure(rounds: int, directory: Path | None) -> dict[str, Any]:
-    """Kill the leader `rounds` times; the killed node comes back before the next round."""
+    """Kill the leader `rounds` times; the killed node starts again before the next round."""
     times = []
     async with (
         bench_cluster(directory, "failover") as cluster,
@@ -132,7 +132,7 @@ async def measure(rounds: int, directory: Path | None) -> dict[str, Any]:
 
 
 async def run(rounds: int, directory: Path | None, json_path: Path | None, console: Console) -> bool:
-    """Measure, print and write the result; returns whether nothing acknowledged was lost."""
+    """Measure, print and write the result; return whether no acknowledged operation was lost."""
     with console.status(f"killing the leader {rounds} times"):
         found = await measure(rounds, directory)
     write_json(json_path, {**found, "machine": await machine(directory)})

@@ -1,4 +1,4 @@
-"""Many measured times as a few figures, as JSON and as a table with bars."""
+"""Summarizes measured times in a few figures, as JSON and as a table with bars."""
 
 from __future__ import annotations
 

@@ -40,5 +40,5 @@ async def fill(cluster: LocalCluster, client: AdminClient, partitions: int, cons
 
 
 def filling_topic(number: int) -> str:
-    """The name of one of the topics, from 0 on."""
+    """Return the name of a created topic; numbers start at 0."""
     return f"{PREFIX}-{number}"

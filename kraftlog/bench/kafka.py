@@ -39,7 +39,7 @@ from kraftlog.kafka.record_values import decode_metadata_record, encode_metadata
 from kraftlog.kafka.records import Record
 
 ROUNDS: Final = 7
-"""The best of so many rounds is taken: what disturbs one is not the codec's."""
+"""The best of this many rounds counts: a disturbance of one round is not the codec's."""
 
 ROUND_SECONDS: Final = 0.1
 RECORDS_PER_BATCH: Final = 100
@@ -66,7 +66,7 @@ MIX: Final[list[tuple[Message, int]]] = [
 
 
 async def run(records: int, partitions: int, directory: Path | None, json_path: Path | None, console: Console) -> bool:
-    """Measure, print and write the result; returns True, since a machine may be slow."""
+    """Measure, print and write the result; return True even if a target is missed, since the machine may be slow."""
     with console.status("reading and writing Kafka's bytes"):
         targets = [*_partition_record(), *_metadata_log(records), *_requests()]
     with console.status(f"importing a Kafka's metadata with {partitions:,} partitions"):
@@ -145,7 +145,7 @@ def _metadata_response() -> MetadataResponse:
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    """What a call takes, in the best round."""
+    """Return the seconds of a call in the best round."""
     call()
     calls = 1
     while (taken := _round(call, calls)) < ROUND_SECONDS:

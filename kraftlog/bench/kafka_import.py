@@ -1,7 +1,7 @@
-"""How long a Kafka's metadata takes to be imported, what memory that needs, and how soon SQL answers on it.
+"""How long the import of a Kafka's metadata takes, how much memory it needs, and how soon SQL answers from it.
 
-The commands run as a user runs them, each in its own process, on a directory that is made first: one snapshot, with
-topics of 100 partitions on three brokers each.
+The commands run as a user runs them, each in a separate process, on a directory that is made first: one snapshot, with
+topics of 100 partitions, each partition on three brokers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STATEMENT: Final = "SELECT count(*) FROM partitions"
 
 
 def import_targets(partitions: int, parent: Path | None) -> Iterator[Target]:
-    """Make a directory with so many partitions, import it, and ask it. Raises ApiError if a command fails."""
+    """Make a directory with this many partitions, import it, and query it. Raises ApiError if a command fails."""
     with tempfile.TemporaryDirectory(prefix="kraftlog-bench-", dir=parent) as name:
         directory, target = Path(name) / "kafka", Path(name) / "imported"
         target.mkdir()
@@ -58,11 +58,11 @@ def import_targets(partitions: int, parent: Path | None) -> Iterator[Target]:
 
 
 class _Finished(NamedTuple):
-    """A command that has run."""
+    """The result of a command."""
 
     seconds: float
     peak_megabytes: float
-    """Of its resident memory."""
+    """The peak of its resident memory."""
 
 
 def _run(arguments: list[str], environment: dict[str, str]) -> _Finished:
@@ -81,7 +81,7 @@ def _run(arguments: list[str], environment: dict[str, str]) -> _Finished:
 
 
 def make_directory(directory: Path, partitions: int) -> None:
-    """A directory as a Kafka has it that has just fetched a snapshot with so many partitions."""
+    """Make the directory of a Kafka node that has just fetched a snapshot with this many partitions."""
     partition = directory / "__cluster_metadata-0"
     partition.mkdir(parents=True)
     (directory / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAABQ\nnode.id=1\n")

@@ -1,12 +1,12 @@
 """How long one admin operation takes, and how long until every observer's listener has seen it.
 
-One operation at a time, each submitted when the one before is visible at the last observer: how long a user waits to
-create a topic and then use it. A short pause precedes each, so that none arrives while the fetches that delivered the
-one before are still under way: a user's operation finds the fetches parked. Times are CLOCK_MONOTONIC, which client and
-observers share. Operations are not retried; one that fails is counted and makes the benchmark fail.
+Operations run one at a time, each submitted when the previous one is visible at the last observer: the wait of a user
+who creates a topic and then uses it. A short pause precedes each operation, so that the fetches that delivered the
+previous one are parked again, as they are for a user's operation. Times are CLOCK_MONOTONIC, which client and observers
+share. Operations are not retried; a failed one is counted and makes the benchmark fail.
 
 Fetch 17 is measured as with a leader before Kafka 4.1: a parked fetch waits until it times out. A leader of Kafka 4.3
-answers fetches of old versions, too, when its high watermark moves (measured there: 15 ms in the mean, 444 ms at most).
+also answers fetches of older versions when its high watermark moves (measured there: mean 15 ms, 444 ms at most).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from kraftlog.bench.workload import OBSERVERS, VOTERS, bench_cluster, create_top
 
 WARM_UP_OPERATIONS: Final = 20
 PAUSE_SECONDS: Final = (0.001, 0.005)
-"""The pause between operations, at random within these, so that it is not in step with the nodes' timers."""
+"""The range of the random pause between operations, which keeps it out of step with the nodes' timers."""
 MEASURES: Final = ("submit_to_ack_ms", "ack_to_visible_ms", "submit_to_visible_ms", "submit_to_applied_ms")
 
 Progress = Callable[[int, int], None]
-"""Called after each operation with how many are done, and how many there are."""
+"""Called after each operation with the number of completed operations and the number of all."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Measured:
     ack_to_visible_ms: list[float] = field(default_factory=list)
     submit_to_visible_ms: list[float] = field(default_factory=list)
     submit_to_applied_ms: list[float] = field(default_factory=list)
-    """Only where requested."""
+    """Filled only if requested."""
     errors: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ async def time_operations(
     *,
     applied: Visibility | None = None,
 ) -> Measured:
-    """One operation after the other, each when the one before is visible, and `applied` if requested.
+    """Time operations, each submitted when the previous one is visible, and, with `applied`, applied everywhere.
 
     `prefix` is for the names of the topics.
     """
@@ -144,7 +144,7 @@ def _show_progress(status: Status, version: int, done: int, of: int) -> None:
 
 
 def latency_table(figures: dict[int, dict[str, Any]]) -> Any:
-    """The measures of each version below each other, so that the bars compare."""
+    """Return a table with the measures of all versions one below the other, so that the bars can be compared."""
     rows = [
         (f"{name.removesuffix('_ms').replace('_', ' ')}, Fetch {version}", of_version[name])
         for name in MEASURES

@@ -1,4 +1,4 @@
-"""The machine on which something was measured: a figure without it means nothing."""
+"""Describes the machine of a measurement: a figure without its machine means nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FSYNC_BYTES: Final = 4096
 
 
 async def machine(directory: Path | None) -> dict[str, Any]:
-    """Processor, kernel, Python, and how long the disk under `directory` takes to make 4 KiB durable.
+    """Return processor, kernel, Python, and how long the disk of `directory` takes to make 4 KiB durable.
 
-    None is the directory of temporary files.
+    `directory` defaults to the directory of temporary files.
     """
     return await asyncio.to_thread(_machine, directory or Path(tempfile.gettempdir()))
 

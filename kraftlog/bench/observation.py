@@ -1,4 +1,4 @@
-"""What happens to logs and snapshots of a running cluster, from its files, its log lines and its leader."""
+"""Observes logs and snapshots of a running cluster, through its files, its log lines and its leader."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NodeLog:
         return _offsets(_TAKEN, self._text())
 
     def downloaded(self) -> list[Offset]:
-        """The end offsets of the snapshots that replaced its log and were not its own."""
+        """The end offsets of the snapshots that replaced its log and that it had not taken itself."""
         own = set(NodeLog(self._path, whole=True).taken())
         return [offset for offset in _offsets(_STARTS_OVER, self._text()) if offset not in own]
 
@@ -68,13 +68,13 @@ def snapshot_sizes(cluster: LocalCluster, node_id: NodeId) -> dict[Offset, int]:
 
 
 def log_bytes(cluster: LocalCluster, node_id: NodeId) -> int:
-    """How large the node's segments are."""
+    """Return the size of all of the node's segments together."""
     files = _files(cluster.directory.data_path(node_id) / LOG_NAME)
     return sum(size for path, size in files if path.suffix == ".log")
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, int]]:
-    """The nodes may remove files at the same time."""
+    """Yield the files of a directory with their sizes. A node may remove files at the same time."""
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
             with suppress(FileNotFoundError):
@@ -88,14 +88,14 @@ class Observation:
         self._cluster = cluster
         self._policy = policy
         self.snapshot_bytes: dict[Offset, int] = {}
-        """Of every snapshot that existed, by its end offset: those of one offset are the same on every node."""
+        """The size of every snapshot that existed, by its end offset. At one offset it is the same on every node."""
         self.log_bytes_max = dict.fromkeys(cluster.node_ids, 0)
-        """The largest that each node's segments were together."""
+        """The largest total size of each node's segments."""
         self.log_records_max = dict.fromkeys(cluster.node_ids, 0)
         """The most records from a log's start to its end."""
         self.leaders: set[int] = set()
         self.overdue_seconds_max = 0.0
-        """The longest time that the leader's log start did not advance although it could, and nothing held it."""
+        """The longest time for which the leader's log start did not advance although it could."""
         self._due_since: float | None = None
 
     @asynccontextmanager
@@ -130,9 +130,12 @@ class Observation:
                 self._look_at_start(leader_id, state.log_start_offset, quorum)
 
     def _look_at_start(self, leader_id: NodeId, start: int, quorum: quorum_pb2.DescribeQuorumResponse) -> None:
-        """Retention always wants it to advance; the last snapshot that it may reach is the newest but one, or that."""
+        """Measure how long the log start is overdue: retention always lets it advance to the next snapshot.
+
+        With the eager policy it may reach the newest snapshot, otherwise the newest but one.
+        """
         log = NodeLog(self._cluster.directory.log_path(leader_id), whole=True)
-        # A file exists before the process that made it has ended, and the node knows of it only then.
+        # A snapshot's file exists before the process that writes it has ended, and only then the node knows of it.
         known = {*log.taken(), *log.downloaded()}
         files = snapshot_sizes(self._cluster, leader_id)
         stored = [offset for offset in sorted(files) if offset >= start and offset in known]
@@ -147,7 +150,7 @@ class Observation:
             self.overdue_seconds_max = max(self.overdue_seconds_max, now - self._due_since)
 
     def _is_held(self, leader_id: NodeId, step: Offset, quorum: quorum_pb2.DescribeQuorumResponse) -> bool:
-        """Whether the log's start waits for a replica or listener that is below `step`: all replicas are live here."""
+        """Whether the log start waits for a replica or listener that is below `step`. All replicas are live here."""
         if self._policy is LogStartPolicy.EAGER:
             return False
         replicas = (*quorum.current_voters, *quorum.observers)

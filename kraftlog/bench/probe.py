@@ -1,8 +1,8 @@
 """A node with a listener that reports when it received which offsets:
 `python -m kraftlog.bench.probe --config FILE --to SOCKET`.
 
-With `--applied-to SOCKET` it also reports when its state machine had them in SQLite. Nothing else differs from
-`kraftlog start`. For each commit one datagram is sent to the Unix socket: node id, the offset after the last record,
+With `--applied-to SOCKET` it also reports when its state machine has stored them in SQLite. Otherwise it is the node of
+`kraftlog start`. For each commit it sends one datagram to the Unix socket: node id, the offset after the last record,
 and CLOCK_MONOTONIC in nanoseconds, which is the same for all processes of a machine.
 """
 
@@ -30,7 +30,7 @@ VISIBLE: Final = Struct(">iqq")
 
 
 class _Sender:
-    """Sends how far a node is, and since when."""
+    """Sends the end offset of a node, and since when it has it."""
 
     def __init__(self, node_id: int, path: str) -> None:
         self._node_id = node_id
@@ -38,43 +38,43 @@ class _Sender:
         self._socket.connect(path)
 
     def send(self, end_offset: Offset, time_ns: int) -> None:
-        """Everything below `end_offset` was visible at that time."""
+        """Report that everything below `end_offset` was visible at that time."""
         self._socket.send(VISIBLE.pack(self._node_id, end_offset, time_ns))
 
 
 class ProbeListener(Listener):
-    """Sends when commits were delivered to it, in parallel to the state machine, which may not have applied them
-    yet."""
+    """Reports when it received commits. The state machine receives them at the same time, and may not have applied
+    them yet."""
 
     def __init__(self, node_id: int, path: str) -> None:
         self._sender = _Sender(node_id, path)
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Take the time first."""
+        """Report the commit, with the time at the start of the call."""
         now_ns = time.monotonic_ns()
         with reader:
             self._sender.send(reader.end_offset, now_ns)
 
 
 class ProbeSubscriber:
-    """Sends when commits were in the store: from then on reads and SQL at the node show them."""
+    """Reports when commits were stored: from then on reads and SQL at the node show them."""
 
     def __init__(self, node_id: int, path: str) -> None:
         self._sender = _Sender(node_id, path)
 
     def applied(self, end_offset: Offset) -> None:
-        """The transaction has ended."""
+        """Report the end offset after the transaction."""
         self._sender.send(end_offset, time.monotonic_ns())
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Of no interest."""
+        """Does nothing."""
 
     def shut_down(self) -> None:
-        """Of no interest."""
+        """Does nothing."""
 
 
 class Visibility:
-    """Collects what probes send to one socket: for each node, when which offsets were visible there, or applied."""
+    """Collects the reports of probes at one socket: for each node, its last end offset and since when it has it."""
 
     def __init__(self, path: str, node_ids: frozenset[int], inbox: socket.socket) -> None:
         self.path = path
@@ -85,7 +85,7 @@ class Visibility:
     @classmethod
     @contextmanager
     def listening(cls, node_ids: frozenset[int]) -> Iterator[Visibility]:
-        """Listen to these nodes' probes within the block, on the running loop. Messages of other nodes are ignored."""
+        """Receive the reports of these nodes within the block, on the running loop. Other nodes are ignored."""
         loop = asyncio.get_running_loop()
         with (
             tempfile.TemporaryDirectory(prefix="kraftlog-") as directory,
@@ -112,9 +112,9 @@ class Visibility:
         self._changed.set()
 
     async def wait_for(self, end_offset: int, timeout_seconds: float = 10.0) -> int:
-        """When the last of the nodes had everything below `end_offset`, in nanoseconds of CLOCK_MONOTONIC.
+        """Return when the last of the nodes had everything below `end_offset`, in nanoseconds of CLOCK_MONOTONIC.
 
-        Exact if nothing else is committed meanwhile. Raises ApiError REQUEST_TIMED_OUT.
+        Exact if nothing else is committed before this returns. Raises ApiError REQUEST_TIMED_OUT.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -133,12 +133,12 @@ class Visibility:
 
 
 def probe_command(visible: Visibility, applied: Visibility | None = None) -> Callable[[Path], list[str]]:
-    """Runs a node with a probe that reports to `visible` what its listener received, and to `applied` what is stored.
+    """Return the command, for LocalCluster, of a node with a probe.
 
-    Pass it to LocalCluster.
+    It reports the commits of its listener to `visible`, and the stored ones to `applied`.
     """
     to = ["--to", visible.path, *([] if applied is None else ["--applied-to", applied.path])]
-    command = [sys.executable, "-P", "-m", "kraftlog.bench.probe"]  # -P: not with the modules of the working directory
+    command = [sys.executable, "-P", "-m", "kraftlog.bench.probe"]  # -P: without modules of the working directory
     return lambda config: [*command, "--config", str(config), *to]
 
 
@@ -151,7 +151,7 @@ def main() -> None:
     from kraftlog.process.logs import configure_logging
     from kraftlog.process.server import serve
 
-    parser = argparse.ArgumentParser(description="A node that says when commits are visible to its listeners.")
+    parser = argparse.ArgumentParser(description="A node that reports when commits are visible to its listeners.")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--to", required=True)
     parser.add_argument("--applied-to")

@@ -1,4 +1,4 @@
-"""What a process takes of the machine, from /proc: processor time, memory, files, and bytes read from disks."""
+"""The resources that a process uses, from /proc: processor time, memory, files, and bytes read from disks."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ BYTES_PER_MEGABYTE: Final = 1_000_000
 
 _STOPPED: Final = "T"
 _USER_TICKS: Final = 11
-"""Where the time in user mode is in /proc/PID/stat, counted behind the name; then comes the kernel's."""
+"""The index of the time in user mode in /proc/PID/stat, counted after the name; the kernel time follows it."""
 
 
 def processor_seconds(pid: int) -> float:
-    """Of user and kernel, since the process began. Raises OSError if it is gone."""
+    """Return the user and kernel time since the process started. Raises OSError if the process has ended."""
     return processor_ticks(_read(pid, "stat")) / os.sysconf("SC_CLK_TCK")
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether SIGSTOP has stopped it. Raises OSError if it is gone."""
+    """Whether SIGSTOP has stopped the process. Raises OSError if it has ended."""
     return state(_read(pid, "stat")) == _STOPPED
 
 
 def resident_megabytes(pid: int) -> float:
-    """How much memory it holds. Raises OSError if it is gone."""
+    """Return the resident memory of the process. Raises OSError if it has ended."""
     return resident_bytes(_read(pid, "status")) / BYTES_PER_MEGABYTE
 
 
 def open_files(pid: int) -> int:
-    """How many file descriptors it has open. Raises OSError if it is gone, or belongs to another user."""
+    """Return how many file descriptors are open. Raises OSError if the process has ended, or is another user's."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def disk_bytes_read(pid: int) -> int:
-    """Bytes that were read from disks, not from the page cache, on its behalf. Raises OSError."""
+    """Return the bytes that the process has read from disks, without the page cache. Raises OSError."""
     return bytes_read(_read(pid, "io"))
 
 
 def state(stat: str) -> str:
-    """The letter in a /proc/PID/stat for what the process does."""
+    """Return the letter of the process's state in a /proc/PID/stat."""
     return stat.rpartition(")")[2].split()[0]
 
 
 def processor_ticks(stat: str) -> int:
-    """User and kernel time in a /proc/PID/stat, in ticks of the clock."""
+    """Return user plus kernel time in a /proc/PID/stat, in ticks of the clock."""
     fields = stat.rpartition(")")[2].split()
     return int(fields[_USER_TICKS]) + int(fields[_USER_TICKS + 1])
 

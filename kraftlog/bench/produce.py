@@ -1,8 +1,8 @@
-"""How fast a broker takes records, of this code and of another checkout's.
+"""How fast a broker of this code, and one of another checkout, accepts records.
 
-A broker of each version runs all the time, with a voter of its own. Both get the same records in turn, pair by pair,
-into a new topic each time: 1 KB records without flushes and with `flush.before.ack`, and small ones of different sizes.
-The figure is the median of the pairs' ratios.
+A broker of each version runs all the time, each with its own voter. Both get the same records in pairs, into a new
+topic each time: 1 KB records without flushes and with `flush.before.ack`, and small records of different sizes. The
+result is the median of the pairs' ratios.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from statemachine.query.descriptions import NewTopic
 OWN_CODE: Final = Path(kraftlog.__file__).resolve().parents[1]
 BATCH_BYTES: Final = 65_536
 LIMIT: Final = 0.97
-"""How much of the other version's speed this code must have."""
+"""The required speed of this code, as a share of the other version's."""
 START_SECONDS: Final = 60.0
 
 Pairs = list[tuple[float, float]]
@@ -48,7 +48,7 @@ class Row(NamedTuple):
     record_bytes_min: int = 1_000
     record_bytes: int = 1_000
     divisor: int = 1
-    """So many times fewer bytes are sent."""
+    """The number of bytes is divided by this."""
 
 
 ROWS: Final = (
@@ -68,7 +68,7 @@ class Cluster(NamedTuple):
 async def run(
     against: Path, pairs: int, total_bytes: int, directory: Path | None, json_path: Path | None, console: Console
 ) -> bool:
-    """Measure, print and write the result; returns whether the limit holds.
+    """Measure, print and write the result; return whether the limit holds.
 
     Raises ConfigurationError if there is no kraftlog in `against`.
     """
@@ -124,7 +124,7 @@ async def _running(code: Path, path: Path) -> AsyncIterator[Cluster]:
 
 
 async def _produce(cluster: Cluster, topic: str, total_bytes: int, row: Row) -> float:
-    """Megabytes per second into a new topic, which is deleted then."""
+    """Return the megabytes per second into a new topic, which is deleted afterwards."""
     configs = {"flush.before.ack": str(row.is_flushed).lower()}
     async with AdminClient(parse_endpoints(cluster.nodes)) as client:
         await client.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1, configs=configs)])

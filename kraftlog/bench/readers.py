@@ -1,6 +1,6 @@
-"""Readers in a closed loop, in a process of their own: `python -m kraftlog.bench.readers HOST:PORT COUNT`.
+"""Readers in a closed loop, in a separate process: `python -m kraftlog.bench.readers HOST:PORT COUNT`.
 
-Prints a line when each of them has read once, and reads on until it is killed.
+It prints a line when each reader has read once, and then reads until it is killed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def _read(endpoint: Endpoint, number: int, has_read: asyncio.Event) -> Non
                 await stub.ListTopics(admin_pb2.ListTopicsRequest())
                 has_read.set()
             except grpc.aio.AioRpcError:
-                await asyncio.sleep(REFUSED_WAIT_SECONDS)  # it is asked again
+                await asyncio.sleep(REFUSED_WAIT_SECONDS)  # before the next try
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
-"""How the policy of the log's start affects replicas and listeners that are slow for a while (KAFKA-14932): eager
-against replicated.
+"""Compares two policies of the log start, eager and replicated, for replicas and listeners that are slow for a while
+(KAFKA-14932).
 
-Admin operations continue at a steady rate, nodes take a snapshot every few seconds, and retention always wants the log
-to start at the newest. Meanwhile one observer is paused again and again (SIGSTOP), and a listener of the other observer
-stops reading for the same time: longer than until the next snapshots, but less than until they count as dead. A policy
-that moves the log's start past them makes them load a snapshot when they continue.
+Admin operations run at a steady rate, nodes take a snapshot every few seconds, and retention always asks for a log that
+starts at the newest snapshot. One observer is paused again and again (SIGSTOP), and a listener of the other observer
+stops reading for the same time: longer than until the next snapshots, but shorter than until they count as dead. A
+policy that moves the log start past them makes them load a snapshot when they continue.
 
-What is counted, and how:
+Measured are:
 
-- reloads of the slow observer, from its log lines when its state machine loads a snapshot; of the slow listener, from
-  its calls of `handle_load_snapshot`; of the state machines of all other nodes, from their logs.
+- reloads: of the slow observer, from its log lines; of the slow listener, from its calls of `handle_load_snapshot`; of
+  the state machines of all other nodes, from their log lines.
 - bytes shipped: the size of each snapshot that replaced a node's log and was not taken by that node, from the nodes'
-  logs. Interrupted downloads are not counted.
+  log lines. Interrupted downloads are not counted.
 - time to catch up: from the signal to continue until the state machine, or the listener, has everything below the
-  leader's present high watermark.
-- how large the log grew: the segments of the leader, and the records from its start to its end.
+  leader's current high watermark.
+- the largest log: the segments of the leader, and the records from its start to its end.
 - how long the leader's log start did not advance although there was a snapshot, and no replica or listener to wait for.
-  The leader checks that once a second: with much more than that, the log grows past what the policy allows.
+  The leader checks this once a second; if it takes much longer, the log grows beyond what the policy allows.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ SLOW_LISTENERS_NODE: Final = NodeId(VOTERS + OBSERVERS)
 OPERATIONS_PER_SECOND: Final = 20
 RECORDS_PER_OPERATION: Final = 100
 RECORD_BYTES: Final = 45
-"""Roughly, of one config in a log."""
+"""The approximate size of a config's record in a log."""
 SNAPSHOTS_PER_PAUSE: Final = 2
-"""How many snapshots are taken at least during a pause."""
+"""The least number of snapshots during a pause."""
 LONGEST_PAUSE: Final = 3
-"""By which factor a pause is extended at most, if snapshots take longer."""
+"""The largest factor by which a pause is extended if snapshots take longer."""
 SESSION_MARGIN_SECONDS: Final = 4.0
 """How much longer than a pause it takes until a paused replica or listener counts as dead."""
 SETTLE_SECONDS: Final = 2.0
-"""After the last pause: the log's start follows a replica that has caught up within a second or so."""
+"""The time after the last pause: the log start advances about a second after a replica has caught up."""
 SEGMENT_BYTES: Final = 128 * 1024
 POLL_SECONDS: Final = 0.02
 TIMEOUT_SECONDS: Final = 120.0
 
 
 def settings(policy: LogStartPolicy, pause_seconds: float) -> dict[str, object]:
-    """Of every node: a snapshot about twice in a pause."""
+    """Return the settings of every node, with about two snapshots in a pause."""
     bytes_per_second = OPERATIONS_PER_SECOND * RECORDS_PER_OPERATION * RECORD_BYTES
     session_seconds = LONGEST_PAUSE * pause_seconds + SESSION_MARGIN_SECONDS
     return {
@@ -95,7 +95,7 @@ def settings(policy: LogStartPolicy, pause_seconds: float) -> dict[str, object]:
 
 
 class SteadyWriter:
-    """Sets configs at a fixed rate, each to a value that it never had; an operation is not retried."""
+    """Sets configs at a fixed rate, each to a new value, without retries."""
 
     def __init__(self, client: AdminClient) -> None:
         self.times_ms: list[float] = []
@@ -138,9 +138,9 @@ class Pauses:
     """The results of the pauses, one entry each."""
 
     snapshots_missed: list[int] = field(default_factory=list)
-    """How many the leader took during that time."""
+    """How many snapshots the leader took during the pause."""
     observer_seconds: list[float] = field(default_factory=list)
-    """How long it took to catch up."""
+    """How long the observer took to catch up."""
     listener_seconds: list[float] = field(default_factory=list)
 
 
@@ -155,7 +155,7 @@ class Slowness:
         self._pause_seconds = pause_seconds
 
     async def pause_for_snapshots(self) -> None:
-        """Until the leader, and the listener's own node, have taken two snapshots more; then until both are level."""
+        """Pause both until the leader and the listener's node have taken two snapshots; then until both are level."""
         logs = [self._log(self._leader), self._log(SLOW_LISTENERS_NODE)]
         self._cluster.send_signal(SLOW_OBSERVER, signal.SIGSTOP)
         self._cluster.send_signal(SLOW_LISTENERS_NODE, STOP)
@@ -208,7 +208,7 @@ async def measure(
     directory: Path | None,
     console: Console,
 ) -> dict[str, Any]:
-    """One policy, on a new cluster."""
+    """Measure one policy on a new cluster."""
     with Tally.listening() as tally:
         slow_command = slow_listener_command(tally.path)
 
@@ -282,7 +282,7 @@ async def _watch(
 
 
 async def _wait_until_log_start_moves(cluster: LocalCluster) -> None:
-    """A new leader waits for a while for replicas that it does not know of."""
+    """Wait until every log start has advanced. A new leader waits a while for replicas that it does not know yet."""
     started = time.monotonic()
     while time.monotonic() - started < TIMEOUT_SECONDS:
         nodes = [await cluster.describe(node_id) for node_id in cluster.node_ids]
@@ -303,7 +303,10 @@ async def run(
     json_path: Path | None,
     console: Console,
 ) -> bool:
-    """Measure both, print and write the result; returns whether every operation succeeded, and waiting spared all."""
+    """Measure both policies, print and write the result.
+
+    Return whether every operation succeeded, and no node or listener had to reload with the policy `replicated`.
+    """
     found = {
         policy.value: await measure(policy, seconds, pause_seconds, partitions, directory, console)
         for policy in POLICIES
@@ -329,7 +332,7 @@ def _table(found: dict[str, dict[str, Any]]) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     rows: dict[str, Callable[[dict[str, Any]], str]] = {
-        "pauses (snapshots taken meanwhile)": lambda of: f"{of['pauses']} ({_range(of['snapshots_taken_in_pauses'])})",
+        "pauses (snapshots during each)": lambda of: f"{of['pauses']} ({_range(of['snapshots_taken_in_pauses'])})",
         "snapshots taken by the leader": lambda of: f"{of['snapshots_taken_by_leader']} in {of['seconds']:.0f} s",
         "reloads, slow observer": lambda of: str(of["reloads_slow_observer"]),
         "reloads, slow listener": lambda of: str(of["reloads_slow_listener"]),

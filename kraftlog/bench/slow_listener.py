@@ -1,8 +1,8 @@
 """A node whose listener stops on a signal: `python -m kraftlog.bench.slow_listener --config FILE --to SOCKET`.
 
-Nothing else differs from `kraftlog start`. After SIGUSR1 the listener reads nothing and closes no reader; after SIGUSR2
-it continues. It sends one datagram to a Unix socket for each reader that it has closed: how many snapshots it has
-received so far, and the offset after the last record that it has read.
+Otherwise it is the node of `kraftlog start`. After SIGUSR1 the listener reads nothing and closes no reader; after
+SIGUSR2 it continues. For each reader that it has closed it sends one datagram to a Unix socket: how many snapshots it
+has received so far, and the offset after the last record that it has read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kraftbase.types import Offset
 from raft.listener import BatchReader, Listener, LoadSnapshotReader
 
 TAKEN: Final = Struct(">qq")
-"""How many snapshots, end offset."""
+"""The number of received snapshots, and the end offset."""
 
 STOP: Final = signal.SIGUSR1
 GO_ON: Final = signal.SIGUSR2
@@ -50,7 +50,7 @@ class SlowListener(Listener):
         self._may_read.set()
 
     async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
-        """Read it in a thread, as it may be large."""
+        """Read a snapshot in a thread, since it may be large."""
         with reader:
             await self._may_read.wait()
             await asyncio.to_thread(_read, reader)
@@ -79,15 +79,15 @@ class Tally:
     def __init__(self, path: str, inbox: socket.socket) -> None:
         self.path = path
         self.snapshots = 0
-        """How many it has received since its process was started."""
+        """How many snapshots the listener has received since its process started."""
         self.end_offset = 0
-        """It has read everything below."""
+        """The listener has read everything below this offset."""
         self._inbox = inbox
 
     @classmethod
     @contextmanager
     def listening(cls) -> Iterator[Tally]:
-        """Listen within the block, on the running loop."""
+        """Receive datagrams within the block, on the running loop."""
         loop = asyncio.get_running_loop()
         with (
             tempfile.TemporaryDirectory(prefix="kraftlog-") as directory,
@@ -112,13 +112,13 @@ class Tally:
 
 
 def slow_listener_command(socket_path: str) -> Callable[[Path], list[str]]:
-    """Runs a node with a slow listener: pass it to LocalCluster."""
+    """Return the command, for LocalCluster, of a node with a slow listener."""
     command = [
         sys.executable,
         "-P",
         "-m",
         "kraftlog.bench.slow_listener",
-    ]  # -P: not with the modules of the working directory
+    ]  # -P: without modules of the working directory
     return lambda config: [*command, "--config", str(config), "--to", socket_path]
 
 

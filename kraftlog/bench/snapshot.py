@@ -1,4 +1,4 @@
-"""The cost of a snapshot of much metadata: how long it takes, its effect on admin operations, and what it saves.
+"""The cost of a snapshot of much metadata: its time, its effect on admin operations, and the time that it saves.
 
 One cluster of three voters and two observers is filled; nodes take snapshots only on request. The figures are printed
 with their targets.
@@ -43,7 +43,7 @@ EVERYTHING_BUT_THE_IDENTITY: Final = (f"{METADATA_DATABASE_NAME}*", LOG_NAME, SN
 async def run(
     partitions: int, seconds: float, directory: Path | None, json_path: Path | None, console: Console
 ) -> bool:
-    """Measure, print and write the result; returns whether the nodes' snapshots were the same bytes."""
+    """Measure, print and write the result; return whether the nodes' snapshots have the same bytes."""
     async with (
         bench_cluster(directory, "snapshot", settings=NO_SNAPSHOTS) as cluster,
         AdminClient(cluster.bootstrap_servers, timeout_ms=int(TIMEOUT_SECONDS * 1000)) as client,
@@ -85,7 +85,7 @@ async def _measure_taking(
 
 
 async def _measure_using(cluster: LocalCluster, leader: NodeId, status: Status) -> dict[str, Any]:
-    """Every node has the same snapshot, of everything: nothing is written after it."""
+    """Measure the use of snapshots. Every node has the same snapshot, and no records follow it."""
     status.update("the leader's snapshot is fetched")
     transfer = await measure_transfer(cluster, leader, await _latest_snapshot(cluster, leader))
     status.update("a follower starts again")
@@ -115,8 +115,8 @@ def _targets(result: dict[str, Any]) -> list[Target]:
     resident = max(*result["resident_mib"].values(), result["empty_observer_resident_mib"])
     return [
         Target("the leader takes a snapshot", result["leader_snapshot_seconds"], 30, "s"),
-        Target("admin p99 meanwhile, to without", round(ratio, 2), 3, "times"),
-        Target("longest operation meanwhile", max(figures["max"] for figures in meanwhile), 250, "ms"),
+        Target("admin p99 during a snapshot, to without", round(ratio, 2), 3, "times"),
+        Target("longest operation during a snapshot", max(figures["max"] for figures in meanwhile), 250, "ms"),
         Target("empty observer level", result["empty_observer_seconds"], 60, "s"),
         Target("transfer", transfer["discarded_mb_per_second"], 100, "MB/s", is_minimum=True),
         Target("transfer, checked and durable", transfer["received_mb_per_second"], 100, "MB/s", is_minimum=True),
@@ -132,7 +132,7 @@ async def _timed_during(client: AdminClient, work: Awaitable[Any]) -> tuple[floa
 
 
 async def _times_during(client: AdminClient, work: Awaitable[Any]) -> list[float]:
-    """How long single operations take from submitted to acknowledged, one after the other, while `work` runs."""
+    """Return the times of single operations, one after the other, from submitted to acknowledged while `work` runs."""
     task = asyncio.ensure_future(work)
     times_ms: list[float] = []
     while not task.done():
@@ -176,9 +176,9 @@ def _memory_mib(process_id: int, field: str) -> int:
 
 
 async def _restart_without(cluster: LocalCluster, leader: NodeId, node_id: NodeId, patterns: Iterable[str]) -> float:
-    """Seconds from the start of the process, those files of its data removed, until it is level with the leader.
+    """Restart a node without some of its files; return the seconds from its start until it is level with the leader.
 
-    That is: it answers, has applied everything below the leader's high watermark, and answers a query from it.
+    A level node has applied everything below the leader's high watermark, and answers a query.
     """
     await cluster.stop([node_id])
     for pattern in patterns:
@@ -213,13 +213,13 @@ def _print(result: dict[str, Any], console: Console) -> None:
     console.print(
         f"FetchSnapshot in {transfer['pieces']} pieces of {transfer['piece_bytes'] / 2**20:g} MiB, one after the other:"
         f" {transfer['discarded_mb_per_second']:.0f} MB/s discarded, {transfer['received_mb_per_second']:.0f} MB/s"
-        f" checked and durable. Before, the leader reads it through, once:"
+        f" checked and durable. Before that, the leader reads the whole snapshot once:"
         f" {transfer['read_through_by_leader_seconds']:.2f} s."
     )
     how = "by snapshot" if result["empty_observer_log_start_offset"] else "by the log, from its beginning"
     console.print(
         f"A voter is level {result['restart_seconds']:.1f} s after its start. An observer is level after"
         f" {result['database_made_anew_seconds']:.1f} s if its database was lost, after"
-        f" {result['empty_observer_seconds']:.1f} s if it had nothing but its identity ({how}); then it has"
-        f" {result['empty_observer_resident_mib']} MiB, had {result['empty_observer_resident_peak_mib']} at most."
+        f" {result['empty_observer_seconds']:.1f} s if it had only its identity ({how}); then it uses"
+        f" {result['empty_observer_resident_mib']} MiB, {result['empty_observer_resident_peak_mib']} at the peak."
     )

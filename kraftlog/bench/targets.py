@@ -11,16 +11,16 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure, and the bound that it must not pass."""
+    """A figure with its bound."""
 
     name: str
     measured: float
     bound: float
     unit: str
     is_minimum: bool = False
-    """Whether the figure must be at least the bound; else at most."""
+    """Whether the bound is a minimum; otherwise it is a maximum."""
     decimals: int = 1
-    """How many the table shows of the figure."""
+    """How many decimals the table shows."""
 
     @property
     def is_met(self) -> bool:
@@ -28,7 +28,7 @@ class Target:
         return self.measured >= self.bound if self.is_minimum else self.measured <= self.bound
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the target for the JSON output."""
         return {
             "measured": self.measured,
             "at_least" if self.is_minimum else "at_most": self.bound,
@@ -38,7 +38,7 @@ class Target:
 
 
 def targets_table(targets: Sequence[Target]) -> Table:
-    """One row each."""
+    """Return a table with one row for each target."""
     table = Table("", "measured", "target", "", title="Targets", title_justify="left", box=None)
     for column in table.columns[1:3]:
         column.justify = "right"

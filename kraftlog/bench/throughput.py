@@ -1,8 +1,8 @@
 """The throughput of a cluster: acknowledged operations per second from 64 concurrent callers of one client, and records
 per second when each operation carries many.
 
-Everything acknowledged is on the disks of a majority. Operations are not retried; one that fails is counted and makes
-the benchmark fail.
+Every acknowledged operation is on the disks of a majority. Operations are not retried; a failed one is counted and
+makes the benchmark fail.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ WARM_UP_SECONDS: Final = 1.0
 CONFIG: Final = "retention.ms"
 
 _VALUES: Final = itertools.count(1)
-"""A config that has the value already makes no record: every value is new."""
+"""Every value is new, since setting a config to its present value writes no record."""
 
 
 @dataclass(slots=True)
 class Load:
-    """What concurrent callers completed."""
+    """The result of concurrent callers."""
 
     seconds: float = 0.0
     acknowledged: int = 0
@@ -58,14 +58,14 @@ class Load:
 
 
 async def load(client: AdminClient, callers: int, seconds: float, operation: Callable[[], admin_pb2.Operation]) -> Load:
-    """Have `callers` submit one operation after another, made by `operation`, for `seconds`."""
+    """Let `callers` callers submit one operation after the other, made by `operation`, for `seconds`."""
     return await load_of(lambda: execute_once(client, operation()), callers, seconds)
 
 
 async def load_of(submit: Callable[[], Awaitable[object]], callers: int, seconds: float) -> Load:
-    """The same with any operation: `submit` carries one out, and raises ApiError if it failed.
+    """As `load`, for any operation: `submit` carries out one operation, and raises ApiError if it failed.
 
-    Each caller submits at least one, however late its turn comes.
+    Each caller submits at least one operation, even if the time is over.
     """
     result = Load()
     started = time.monotonic()
@@ -89,7 +89,7 @@ async def load_of(submit: Callable[[], Awaitable[object]], callers: int, seconds
 
 
 def single_operation() -> admin_pb2.Operation:
-    """One config of one topic set to a value that it never had."""
+    """Return an operation that sets one config of one topic to a new value."""
     return alter_configs_operation([set_config(TOPIC, CONFIG, str(next(_VALUES)))])
 
 
@@ -99,7 +99,7 @@ def _many() -> admin_pb2.Operation:
 
 
 async def run(seconds: float, directory: Path | None, json_path: Path | None, console: Console) -> bool:
-    """Measure both, print and write the result; returns whether every operation succeeded."""
+    """Measure both loads, print and write the result; return whether every operation succeeded."""
     with console.status("starting 3 voters and 2 observers") as status:
         async with (
             bench_cluster(directory, "throughput") as cluster,

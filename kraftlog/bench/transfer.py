@@ -1,11 +1,11 @@
-"""How quickly a replica fetches a snapshot from the leader, in the pieces that it requests.
+"""How fast a replica fetches a snapshot from the leader, in the pieces that it requests.
 
-One piece after the other over the node's own FetchSnapshot, the next one when the one before was processed, as a
-replica does it. Measured twice: with the bytes discarded, which is the time of the leader and the connection; and with
-the bytes passed to `IncomingSnapshot`, which checks and writes them and makes the file durable, as a replica does.
+The benchmark sends the node's FetchSnapshot requests, each after the previous piece is processed, as a replica does. It
+measures twice: with the bytes discarded, which is the time of the leader and the connection; and with the bytes passed
+to `IncomingSnapshot`, which checks and writes them and makes the file durable, as in a replica.
 
-The leader reads a snapshot through before it sends the first byte of it, once in the life of its process. That is not
-part of the transfer, and has a figure of its own.
+The leader reads the whole snapshot before it sends its first byte, once in the life of its process. This time is not
+part of the transfer, and has a separate figure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Take = Callable[[bytes], Awaitable[None]]
 
 
 class SnapshotFetcher:
-    """Fetches one snapshot of one leader, not as a replica: the leader does not track it."""
+    """Fetches one snapshot from one leader. It is not a replica, so the leader does not track it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SnapshotFetcher:
         self._piece_bytes = piece_bytes
 
     async def fetch(self, take: Take) -> tuple[int, int]:
-        """All of it, piece by piece; how many bytes and pieces that were. Raises ApiError."""
+        """Fetch the snapshot piece by piece; return the number of bytes and of pieces. Raises ApiError."""
         position = pieces = 0
         size: int | None = None
         while size is None or position < size:
@@ -69,7 +69,7 @@ class SnapshotFetcher:
         return position, pieces
 
     async def ask(self, position: int, max_bytes: int) -> quorum_pb2.FetchSnapshotResponse:
-        """One piece. Raises ApiError for an error in the answer, or if nothing is in it."""
+        """Fetch one piece. Raises ApiError for an error in the response, or if it is empty."""
         request = FetchSnapshotRequest(
             cluster_id=self._cluster_id,
             replica_key=None,
@@ -85,12 +85,12 @@ class SnapshotFetcher:
         if code is ErrorCode.NONE and not response.unaligned_records:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         if code is not ErrorCode.NONE:
-            raise ApiError(code, f"the leader sends no byte {position} of the snapshot {self._snapshot_id}")
+            raise ApiError(code, f"the leader does not send the snapshot {self._snapshot_id} from byte {position} on")
         return response
 
 
 async def measure_transfer(cluster: LocalCluster, leader: NodeId, snapshot_id: OffsetAndEpoch) -> dict[str, Any]:
-    """Fetch the leader's snapshot several times each way; medians."""
+    """Fetch the leader's snapshot several times each way, and return the medians."""
     node = await cluster.describe(leader)
     piece_bytes = cluster.directory.load_configs()[leader].quorum.fetch_snapshot_max_bytes
     async with connect(cluster.endpoint(leader)) as channel:
@@ -126,7 +126,7 @@ async def _discard(_: bytes) -> None:
 
 
 async def _receive(cluster: LocalCluster, fetcher: SnapshotFetcher, snapshot_id: OffsetAndEpoch) -> float:
-    """Seconds until the snapshot is checked and durable, on the disk that the nodes use."""
+    """Return the seconds until the snapshot is checked and durable, on the disk that the nodes use."""
     with tempfile.TemporaryDirectory(dir=cluster.directory.path, prefix="received-") as directory:
         started = time.monotonic()
         with closing(

@@ -1,4 +1,4 @@
-"""What the benchmarks run: a cluster of three voters and two observers, and the operations."""
+"""The cluster of the benchmarks, three voters and two observers, and their operations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def bench_cluster(
     settings: Mapping[str, object] | None = None,
     command: Command = start_command,
 ) -> AsyncIterator[LocalCluster]:
-    """A new cluster in `directory/name` (or in a temporary directory), running within the block, with a leader."""
+    """Run a new cluster in `directory/name`, or in a temporary directory, within the block. It has a leader."""
     with ExitStack() as stack:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftlog-bench-")))
@@ -50,37 +50,37 @@ async def bench_cluster(
 
 @asynccontextmanager
 async def prepared(client: AdminClient) -> AsyncIterator[None]:
-    """Within the block there are a live broker and a topic, which the operations below need."""
+    """Keep a broker alive within the block, and create a topic: the operations below need both."""
     async with living_brokers(client, [BROKER_ID]):
         await client.create_topics([new_topic(TOPIC)])
         yield
 
 
 def new_topic(name: str) -> NewTopic:
-    """A topic of one partition on one broker: two records."""
+    """Return a topic of one partition on one broker. Its creation writes two records."""
     return NewTopic(name, num_partitions=1, replication_factor=1)
 
 
 def create_topic_operation(name: str) -> admin_pb2.Operation:
-    """One such topic."""
+    """Return an operation that creates a topic of one partition on one broker."""
     topic = admin_pb2.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     return admin_pb2.Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=[topic]))
 
 
 def set_config(resource_name: str, config: str, value: str) -> admin_pb2.ConfigAlteration:
-    """One topic's config set to a value: one record."""
+    """Return an alteration that sets one config of a topic. It writes one record."""
     return admin_pb2.ConfigAlteration(
         resource_type=ResourceType.TOPIC, resource_name=resource_name, name=config, value=value
     )
 
 
 def alter_configs_operation(alterations: list[admin_pb2.ConfigAlteration]) -> admin_pb2.Operation:
-    """Some configs in one operation: as many records, in one batch."""
+    """Return one operation with these alterations. It writes as many records, in one batch."""
     return admin_pb2.Operation(alter_configs=admin_pb2.AlterConfigsRequest(alterations=alterations))
 
 
 async def execute_once(client: AdminClient, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-    """Carry out one operation without a retry. Raises ApiError for any error in the answer."""
+    """Carry out one operation without a retry. Raises ApiError for any error in the result."""
     result = await client.execute(operation, retry=False)
     check_result(result)
     return result

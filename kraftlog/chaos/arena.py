@@ -1,7 +1,7 @@
-"""What faults act on: the processes, links and disks of one cluster, with their true state and a journal.
+"""The processes, links and disks of one cluster, on which faults act, with their true state and a journal.
 
-Several faults may be under way at once. Only one of them at a time starts, kills or stops a node; all other overlaps
-are intended.
+Several faults may be active at once. Only one of them at a time starts, kills or stops the same node; all other
+overlaps are intended.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from raft.storage.directory import METADATA_DATABASE_NAME
 LEADER_TIMEOUT_SECONDS: Final = 3.0
 WATCH_SECONDS: Final = 0.2
 STARVED_SHARE: Final = 0.5
-"""Of the time: a process that waits for a processor for so long is starved."""
+"""A process that waits for a processor for this share of the time is starved."""
 STARVED_SECONDS: Final = 1.0
-"""How long what a starved process does may be late."""
+"""How long after that a process may still act late."""
 ENDING_SECONDS: Final = 5.0
-"""How long a process that found no room may take to end: its disk may have room again by then."""
+"""How long a process may take to end after its disk was full: the disk may have room again by then."""
 LOG_TAIL_LINES: Final = 8
 
 
@@ -56,18 +56,18 @@ class Start:
     seconds: float
     """From the start of the process until it answered, without the time in which it was paused."""
     waited_seconds: float
-    """How much of that its main thread was ready to run but no processor was free: delays not caused by the node."""
+    """How much of that time its main thread waited for a free processor: delays that the node did not cause."""
 
 
 class Arena:
     """One cluster under faults."""
 
     def __init__(self, cluster: LocalCluster, network: Network, disks: Sequence[SmallDisk], journal: Path) -> None:
-        """`disks` are those that can be filled. The journal is a new file."""
+        """`disks` are the disks that can be filled. The journal is a new file."""
         self.cluster = cluster
         self.network = network
         self.disks = {disk.node_id: disk for disk in disks}
-        """Those that can be filled, by their nodes."""
+        """The disks that can be filled, by their nodes."""
         self.truth = Truth(frozenset(cluster.voter_ids), time.monotonic)
         self.chronicle = Chronicle(time.time)
         self.counts: Counter[str] = Counter()
@@ -77,14 +77,15 @@ class Arena:
         self.deaths: list[str] = []
         """A message for each node that ended although no fault ended it."""
         self.starts: list[Start] = []
-        """Starts that reached an answer, of nodes whose disk had room."""
+        """The starts of nodes that answered, and whose disk had room."""
         self.readings: list[Reading] = []
         """Every slow reader of a database that the harness started."""
         self._waited: dict[NodeId, float] = {}
-        """How many seconds each process had waited for a processor when it was looked at last."""
+        """How many seconds each process had waited for a processor at the last check."""
         self._starved: dict[NodeId, float] = {}
+        """When each starved process last waited for a processor."""
         self._full_until: dict[NodeId, float] = {}
-        """Processes that waited for a processor a moment ago, and when."""
+        """Until when the end of a node counts as an effect of its full disk."""
         self._paused_at: dict[NodeId, float] = {}
         self._paused_seconds: defaultdict[NodeId, float] = defaultdict(float)
         """How long each node's processes were paused in all."""
@@ -94,18 +95,18 @@ class Arena:
 
     @property
     def elapsed_seconds(self) -> float:
-        """Since the start of the run."""
+        """The seconds since the start of the run."""
         return time.monotonic() - self._began
 
     def note(self, text: str) -> None:
-        """One line in the journal."""
+        """Write one line to the journal."""
         with self._journal.open("a", encoding="utf-8") as journal:
             journal.write(f"{self.elapsed_seconds:9.3f} {text}\n")
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
     async def kill(self, node_id: NodeId) -> bool:
-        """SIGKILL, running or paused. Returns whether there was something to kill."""
+        """SIGKILL a running or paused node; return whether it ran."""
         async with self._locks[node_id]:
             if not self.cluster.is_running(node_id):
                 return False
@@ -118,7 +119,7 @@ class Arena:
             return True
 
     async def lose_database(self, node_id: NodeId) -> None:
-        """Remove the metadata database of a node, unless another fault has started the node meanwhile."""
+        """Remove the metadata database of a node, unless another fault has started the node."""
         async with self._locks[node_id]:
             if self.cluster.is_running(node_id):
                 return
@@ -128,7 +129,7 @@ class Arena:
             self.counts["databases lost"] += 1
 
     async def terminate(self, node_id: NodeId) -> None:
-        """SIGTERM: the node resigns if it leads, and stops by itself; SIGKILL if it does not within 10 s."""
+        """SIGTERM a node: it resigns if it leads, and stops. SIGKILL it if it does not stop within 10 s."""
         async with self._locks[node_id]:
             if self.cluster.is_running(node_id):
                 self._ended(node_id)
@@ -139,9 +140,9 @@ class Arena:
                 self.counts["graceful restarts"] += 1
 
     async def start(self, node_id: NodeId) -> None:
-        """Start a node unless it runs, and wait until it answers. One whose disk is full may not start.
+        """Start a node unless it runs, and wait until it answers. A node whose disk is full may fail to start.
 
-        Cancelled while it waits, it leaves the process running.
+        If this is cancelled while it waits, the process keeps running.
         """
         async with self._locks[node_id]:
             if self.cluster.is_running(node_id) and node_id in self.truth.running:
@@ -218,7 +219,7 @@ class Arena:
             self.note(f"no longer read {node_id}")
 
     async def watch(self) -> None:
-        """Notice nodes that end by themselves, until cancelled; they are started again."""
+        """Detect nodes that end by themselves, and start them again, until cancelled."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self._note_starved()
@@ -229,7 +230,7 @@ class Arena:
                     await self.start(node_id)
 
     async def leader(self) -> NodeId | None:
-        """The leader, if it can be found within a while."""
+        """Return the leader, or None if it is not found within a few seconds."""
         with suppress(ApiError):
             return await self.cluster.wait_for_leader(LEADER_TIMEOUT_SECONDS)
         return None
@@ -237,7 +238,7 @@ class Arena:
     # --- links and disks ----------------------------------------------------------------------------------------------
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
-        """From now on nothing reaches `target` from `source`."""
+        """Cut a link: from now on nothing that `source` sends reaches `target`."""
         self.truth.cuts.add((source, target))
         self._changed()
         await self.network.cut(source, target)
@@ -265,7 +266,7 @@ class Arena:
             self._changed()
 
     async def fill_disk(self, node_id: NodeId) -> None:
-        """Leave no room on a node's disk, which is one of `disks`."""
+        """Fill a node's disk, which must be one of `disks`."""
         self.truth.full.add(node_id)
         self._changed()
         self.note(f"fill the disk of {node_id}")
@@ -273,7 +274,7 @@ class Arena:
         self.counts["disks filled"] += 1
 
     async def free_disk(self, node_id: NodeId) -> None:
-        """Give the room back."""
+        """Undo `fill_disk`."""
         if node_id in self.truth.full:
             self._full_until[node_id] = self.elapsed_seconds + ENDING_SECONDS
         await asyncio.to_thread(self.disks[node_id].free)
@@ -282,7 +283,7 @@ class Arena:
         self._changed()
 
     async def heal(self) -> None:
-        """Everything is repaired and every node runs. Raises ApiError if one does not answer."""
+        """Repair everything and start every node. Raises ApiError if a node does not answer."""
         self.note("heal")
         for source, target in sorted(self.truth.cuts):
             await self.mend(source, target)
@@ -296,12 +297,12 @@ class Arena:
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """The truth has changed, or is about to."""
+        """Record a change of the truth, made or about to be made."""
         self.truth.changed()
         self.chronicle.note_ailing(self.truth.ailing(self.cluster.node_ids) | self._starved.keys())
 
     def _note_starved(self) -> None:
-        """Note which processes wait for a processor: they are not to blame for what they do late."""
+        """Record which processes wait for a processor: the machine causes their delays."""
         before, self._waited = self._waited, {}
         for node_id in sorted(self.truth.running):
             if self.cluster.is_running(node_id):
@@ -333,7 +334,7 @@ class Arena:
 
 
 def _waited_for_processor(pid: int) -> float:
-    """How many seconds a process's main thread has waited for a processor; 0 where the kernel does not count it."""
+    """Return how long a process's main thread has waited for a processor; 0 if the kernel does not count it."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""Whether the cluster served every window in which it owed service.
+"""Checks that the cluster served every window in which it owed service.
 
 A window is 10 seconds that lie wholly within an interval in which service was owed (`kraftlog.chaos.truth`); windows
 begin each second, so they overlap. In each at least 10 writes must have been acknowledged.
@@ -19,14 +19,14 @@ ACKNOWLEDGED_MIN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One window and what was acknowledged in it."""
+    """One window and the number of writes acknowledged in it."""
 
     start: float
     acknowledged: int
 
     @property
     def is_served(self) -> bool:
-        """Whether that is enough."""
+        """Whether enough writes were acknowledged."""
         return self.acknowledged >= ACKNOWLEDGED_MIN
 
 
@@ -44,7 +44,7 @@ def windows(intervals: Sequence[tuple[float, float]], acknowledged_at: Sequence[
 
 
 def longest_gap(intervals: Sequence[tuple[float, float]], acknowledged_at: Sequence[float]) -> tuple[float, float]:
-    """The longest time without an acknowledged write while service was owed: when it began, and its seconds."""
+    """Return the longest time without an acknowledged write while service was owed: its start and its seconds."""
     longest = (0.0, 0.0)
     for begin, end in intervals:
         within = acknowledged_at[bisect_left(acknowledged_at, begin) : bisect_left(acknowledged_at, end)]

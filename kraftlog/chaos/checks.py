@@ -1,4 +1,4 @@
-"""What must hold after all faults have ended. Each check returns what is wrong, in words; an empty list is good."""
+"""The checks after all faults have ended. Each returns its violations as texts, or an empty list."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def until_level(cluster: LocalCluster) -> Offset:
 
 
 async def logs_agree(cluster: LocalCluster, followed: CommittedLog, end_offset: Offset) -> list[str]:
-    """Every node has, from its log's start on, the same committed bytes as the follower saw during the run."""
+    """Check that every node has, from its log start on, the same committed bytes as the follower got during the run."""
     wrong = [f"the follower of the log got gaps: {gap}" for gap in followed.gaps[:STORIES_MAX]]
     if followed.end_offset != end_offset:
         wrong.append(f"the follower is at offset {followed.end_offset}, the nodes are at {end_offset}")
@@ -59,7 +59,7 @@ async def logs_agree(cluster: LocalCluster, followed: CommittedLog, end_offset: 
             start_offset = Offset((await cluster.describe(node_id)).log_start_offset)
             log = await committed_log(cluster.endpoint(node_id), start_offset, end_offset, cluster.cluster_id)
         except ApiError as error:
-            wrong.append(f"node {node_id} does not hand out its log: {error}")
+            wrong.append(f"the log of node {node_id} cannot be read: {error}")
             continue
         if log.digest() != followed.digest(start_offset):
             difference = _first_difference(log, followed, start_offset)
@@ -76,12 +76,12 @@ def _first_difference(log: CommittedLog, followed: CommittedLog, start_offset: O
 
 
 async def log_starts(cluster: LocalCluster) -> list[int]:
-    """Where the nodes' logs start."""
+    """Return the log start offsets of the nodes."""
     return [(await cluster.describe(node_id)).log_start_offset for node_id in cluster.node_ids]
 
 
 def databases_agree(cluster: LocalCluster) -> list[str]:
-    """Every node's state machine has the same state, at the same offset."""
+    """Check that every node's state machine has the same state, at the same offset."""
     found = {node_id: _state(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}
     return [] if len(set(found.values())) == 1 else [f"the nodes' databases differ: {_listed(found)}"]
 
@@ -92,9 +92,9 @@ def _state(data_directory: Path) -> tuple[int, str]:
 
 
 async def snapshots_agree(cluster: LocalCluster) -> tuple[int, list[str]]:
-    """Every node takes a snapshot now, when all have applied the same; returns how many exist, and what is wrong.
+    """Let every node take a snapshot, when all have applied the same; return the number of snapshots and violations.
 
-    All that the nodes have must be whole, and those of one id the same: that compares the rows of the databases, too.
+    All snapshots must be whole, and snapshots with one id equal. So the rows of the databases are compared, too.
     """
     wrong, last = [], set()
     for node_id in cluster.node_ids:
@@ -128,7 +128,7 @@ def _listed(found: Mapping[NodeId, tuple[int, str]]) -> str:
 
 
 def nothing_lost(operations: Iterable[Operation], log: CommittedLog) -> list[str]:
-    """Every acknowledged operation is at the offset in its answer."""
+    """Check that every acknowledged operation is at the offset in its answer."""
     at = {write.offset: write for write in log.writes}
     lost = []
     for operation in operations:
@@ -140,7 +140,7 @@ def nothing_lost(operations: Iterable[Operation], log: CommittedLog) -> list[str
 
 
 def answers_agree(history: History, log: CommittedLog) -> list[str]:
-    """Every answer is the one that follows from the log, by the offset that it names: what was read, in which order."""
+    """Check that every answer follows from the log at the offset that it names, and that their order is possible."""
     oracle = OffsetOracle(history)
     try:
         oracle.committed(log.writes, log.end_offset)
@@ -151,7 +151,7 @@ def answers_agree(history: History, log: CommittedLog) -> list[str]:
 
 
 def linearizable(history: History) -> tuple[Counter[Verdict], list[str]]:
-    """Each register's operations have an order, independent of the log: how many verdicts, and what is wrong."""
+    """Check without the log that each register's operations are linearizable; return the counts and the violations."""
     verdicts: Counter[Verdict] = Counter()
     wrong = []
     for key, (verdict, story) in check_history(history, STEPS_MAX).items():
@@ -162,10 +162,10 @@ def linearizable(history: History) -> tuple[Counter[Verdict], list[str]]:
 
 
 def windows_served(windows: Sequence[Window], began: float) -> list[str]:
-    """Every window in which service was owed was served."""
+    """Check that every window in which service was owed was served."""
     return [
         f"only {window.acknowledged} writes were acknowledged in the {WINDOW_SECONDS:g} s from"
-        f" {window.start - began:.1f} s, although a majority was up and connected; {ACKNOWLEDGED_MIN} are owed"
+        f" {window.start - began:.1f} s, although a majority was up and connected; {ACKNOWLEDGED_MIN} are required"
         for window in windows
         if not window.is_served
     ]

@@ -1,4 +1,4 @@
-"""When each process ran, and when something ailed it, by the machine's clock: log lines have that time, too."""
+"""When each process ran, and when faults affected it, by the machine's clock, which log lines have, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftbase.types import NodeId
 
 @dataclass(slots=True)
 class Span:
-    """Something that concerns a node, from when to when, in seconds since 1970; an end of infinity: it lasts."""
+    """A state of a node from one time to another, in seconds since 1970. The end is infinite while the state lasts."""
 
     node_id: NodeId
     began: float
@@ -19,40 +19,40 @@ class Span:
 
 
 class Chronicle:
-    """Of one run. Its size follows the number of faults."""
+    """The chronicle of one run. Its size follows the number of faults."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        """`now` is the time in seconds since 1970."""
+        """`now` returns the time in seconds since 1970."""
         self._now = now
         self.lives: list[Span] = []
-        """Each process: from before it was started until it was sent the signal that ended it; one that ended by
-        itself: until it was last seen."""
+        """The life of each process: from before its start until it got the signal that ended it, or, if it ended by
+        itself, until it was last seen."""
         self.ailments: list[Span] = []
-        """When a node was not up, paused, cut off and so on."""
+        """When a node was down, paused, cut off and so on."""
         self.refusals: list[Span] = []
-        """When connections to a node were refused although it was up: at most from when to when."""
+        """When connections to a node may have been refused although it was up."""
         self._living: dict[NodeId, Span] = {}
         self._seen: dict[NodeId, float] = {}
         self._ailing: dict[NodeId, Span] = {}
 
     def begin(self, node_id: NodeId) -> None:
-        """A process is about to be started."""
+        """Note that a process is about to be started."""
         self.end(node_id)
         self._living[node_id] = Span(node_id, self._now())
         self._seen[node_id] = self._living[node_id].began
         self.lives.append(self._living[node_id])
 
     def see(self, node_id: NodeId) -> None:
-        """A process runs."""
+        """Note that a process runs."""
         self._seen[node_id] = self._now()
 
     def end(self, node_id: NodeId, *, by_itself: bool = False) -> None:
-        """A process is about to be ended, or has ended by itself a moment ago."""
+        """Note that a process is about to be ended, or has just ended by itself."""
         if (life := self._living.pop(node_id, None)) is not None:
             life.ended = self._seen[node_id] if by_itself else self._now()
 
     def note_ailing(self, node_ids: Set[NodeId]) -> None:
-        """Something ails these nodes now, and none of the others."""
+        """Note that faults now affect these nodes, and no others."""
         for node_id in self._ailing.keys() - node_ids:
             self._ailing.pop(node_id).ended = self._now()
         for node_id in node_ids - self._ailing.keys():

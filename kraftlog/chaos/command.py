@@ -1,5 +1,5 @@
-"""`kraftlog chaos`: faults for some minutes. `kraftlog chaos brokers`: with brokers. `damage`: damaged files of a
-stopped broker. `soak`, `full-disks`: bounds."""
+"""`kraftlog chaos`: faults on voters. `kraftlog chaos brokers`: faults on brokers, too. `damage`: damaged files of a
+stopped broker. `soak` and `full-disks`: bounds of resources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS: Final[dict[str, Callable[[Sequence[str], Console], int]]] = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Carry out the command that the first word names, `storm` if it names none."""
+    """Carry out the command that the first word names; without such a word, `storm`."""
     console = Console() if sys.stdout.isatty() else Console(width=120)
     command = COMMANDS.get(words[0]) if words else None
     try:

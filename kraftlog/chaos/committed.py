@@ -23,17 +23,17 @@ class CommittedLog(Listener):
         self.writes: list[CommittedWrite] = []
         self.end_offset = start_offset
         self.gaps: list[str] = []
-        """What was skipped or repeated, in words."""
+        """A message for each gap or repetition."""
         self._batches: list[tuple[Offset, bytes]] = []
         self._progress = asyncio.Event()
 
     def digest(self, start_offset: Offset = Offset(0)) -> str:
-        """Of all batches from that offset on, byte by byte."""
+        """Return a digest of the bytes of all batches from an offset on."""
         first = bisect_left(self._batches, start_offset, key=itemgetter(0))
         return hashlib.sha256(b"".join(digest for _, digest in self._batches[first:])).hexdigest()
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Take it in."""
+        """Read the batches."""
         with reader:
             for batch in reader:
                 self._take(batch)
@@ -48,7 +48,7 @@ class CommittedLog(Listener):
 
     def _take(self, batch: CommittedBatch) -> None:
         if batch.base_offset != self.end_offset:
-            self.gaps.append(f"after offset {self.end_offset} came offset {batch.base_offset}")
+            self.gaps.append(f"expected offset {self.end_offset}, got offset {batch.base_offset}")
         self.end_offset = batch.end_offset
         self._batches.append((batch.base_offset, hashlib.sha256(batch.data).digest()))
         for offset, data in enumerate(batch.records, batch.base_offset):
@@ -58,7 +58,7 @@ class CommittedLog(Listener):
 
 
 async def committed_log(endpoint: Endpoint, start_offset: Offset, end_offset: Offset, cluster_id: str) -> CommittedLog:
-    """What one node reports as committed between two offsets. Raises ApiError."""
+    """Return the committed log between two offsets, as one node has it. Raises ApiError."""
     log = CommittedLog(start_offset)
     await observe([endpoint], log, start_offset=start_offset, end_offset=end_offset, cluster_id=cluster_id)
     return log

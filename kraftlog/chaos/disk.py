@@ -1,4 +1,4 @@
-"""A small disk for one node or broker, which a ballast file can fill: tmpfs, so it needs root."""
+"""A small disk for one node or broker, which a ballast file can fill. It is a tmpfs, which needs root."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ COMMAND_TIMEOUT_SECONDS: Final = 10.0
 
 
 class DiskUnavailable(Exception):
-    """No such disk is available; the message says why."""
+    """No small disk can be mounted or resized. The message has the reason."""
 
 
 class SmallDisk:
-    """One node's data on a disk of its own. The node must not run while it is mounted or unmounted."""
+    """A separate disk for one node's data. The node must not run while it is mounted or unmounted."""
 
     def __init__(self, node_id: NodeId, data: Path, size_megabytes: int = SIZE_MEGABYTES) -> None:
-        """Nothing happens yet. `data` is the node's directory."""
+        """Does not mount it yet. `data` is the node's directory."""
         self.node_id = node_id
         self._size_megabytes = size_megabytes
         self._data = data
@@ -36,9 +36,9 @@ class SmallDisk:
         self._is_mounted = False
 
     def mount(self) -> None:
-        """Move the data there. Raises DiskUnavailable, and then the data is where it was."""
+        """Mount the disk and move the data to it. After DiskUnavailable the data is unchanged."""
         if os.geteuid() != 0:
-            raise DiskUnavailable("only root may mount one")
+            raise DiskUnavailable("only root may mount a tmpfs")
         self._mount.mkdir()
         try:
             _run("mount", "-t", "tmpfs", "-o", self._size_option(), "tmpfs", str(self._mount))
@@ -52,7 +52,7 @@ class SmallDisk:
         self._data.symlink_to(inside)
 
     def fill(self) -> None:
-        """Leave no room, not even a page."""
+        """Fill the disk, to the last page."""
         with self._ballast.open("ab", buffering=0) as ballast:
             for chunk in (b"\0" * CHUNK_BYTES, b"\0" * PAGE_BYTES):
                 try:
@@ -64,7 +64,7 @@ class SmallDisk:
 
     @property
     def free_bytes(self) -> int:
-        """How much room is left."""
+        """The free bytes on the disk."""
         return shutil.disk_usage(self._mount).free
 
     def grow(self, megabytes: int) -> None:
@@ -76,7 +76,7 @@ class SmallDisk:
             raise DiskUnavailable(f"tmpfs cannot be resized: {error}") from None
 
     def free(self) -> None:
-        """Make room again."""
+        """Undo `fill`."""
         self._ballast.unlink(missing_ok=True)
 
     def unmount(self) -> None:
@@ -98,7 +98,7 @@ class SmallDisk:
 def mount_disks(
     data: Mapping[NodeId, Path], stack: AsyncExitStack, size_megabytes: int = SIZE_MEGABYTES
 ) -> list[SmallDisk]:
-    """A small disk for each node's directory, until `stack` ends. Raises DiskUnavailable, and then none is left."""
+    """Mount a small disk for each node's directory until `stack` ends. After DiskUnavailable no disk is mounted."""
     disks: list[SmallDisk] = []
     try:
         for node_id, path in data.items():

@@ -1,4 +1,4 @@
-"""Faults one after the other in a lane; lanes run side by side, so that what they break overlaps."""
+"""A lane injects one fault after the other. Lanes run side by side, so that faults overlap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kraftlog.chaos.schedule import Kind, schedule
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Which faults follow each other, and how long the pauses between them are."""
+    """The kinds of faults of a lane, and the length of the pauses between them."""
 
     name: str
     kinds: Sequence[Kind]
@@ -23,9 +23,9 @@ class Lane:
     async def run(
         self, arena: Arena, random: Random, is_over: Callable[[], bool], under_way: MutableMapping[str, str]
     ) -> None:
-        """Fault after fault until `is_over`, and each kind at least once.
+        """Inject faults until `is_over`, and each kind at least once.
 
-        `under_way` has the fault of each lane at the moment, by the lane's name.
+        `under_way` has the current fault of each lane, by the lane's name.
         """
         if not self.kinds:
             return

@@ -1,13 +1,13 @@
-"""A network namespace per node, joined by a bridge: partitions as the kernel makes them. Needs root and iproute2.
+"""A network namespace per node, joined by a bridge, so that the kernel makes partitions. Needs root and iproute2.
 
-    root namespace:  bridge klBr with 198.18.S.254, where the harness and its clients are
+    root namespace:  bridge klBr with 198.18.S.254, for the harness and its clients
     node N:          namespace klN, one interface with 198.18.S.N, its peer on the bridge
     the refuser:     namespace klR, which takes the address of a node for a moment, and refuses connections to it
 
-198.18.0.0/15 is set aside for tests (RFC 2544). The link from A to B is cut by a fixed entry in A's neighbour table,
-with a hardware address that no interface has: what A sends to B is silently lost on the bridge, and nothing else is. So
-no packet filter is needed, and open connections stay open. With the refuser's hardware address in that entry, A's
-connections to B are reset and refused, as by a firewall that is loaded again.
+198.18.0.0/15 is reserved for tests (RFC 2544). A fixed entry in A's neighbour table, with a hardware address that no
+interface has, cuts the link from A to B: packets from A to B are silently lost on the bridge, and no others. So no
+packet filter is needed, and open connections stay open. With the refuser's hardware address in that entry, A's
+connections to B are reset and refused, as by a reloaded firewall.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO_INTERFACE: Final = "02:00:00:00:00:fe"
 REFUSER: Final = "02:00:00:00:00:fd"
 REFUSER_HOST: Final = 253
 BATCH_SECONDS: Final = 0.3
-"""How long a process gets to be ready for commands."""
+"""How long a process has to become ready for commands."""
 
 COMMAND_TIMEOUT_SECONDS: Final = 10.0
 SUBNET_ATTEMPTS: Final = 20
@@ -50,14 +50,14 @@ SLOW_WAYS: Final = (
 
 
 class NamespacesUnavailable(Exception):
-    """This machine or this user cannot create them; the message says why."""
+    """This machine or this user cannot create network namespaces. The message has the reason."""
 
 
 class Namespaces:
-    """The namespaces of one run. Names have this process's id, so two runs do not meet."""
+    """The namespaces of one run. Names contain this process's id, so that two runs do not collide."""
 
     def __init__(self, node_ids: Sequence[NodeId], subnet: int) -> None:
-        """Nothing is made yet: use `create`."""
+        """Makes nothing yet: use `create`."""
         self._node_ids = node_ids
         self._subnet = subnet
         self._prefix = self.prefix()
@@ -67,11 +67,11 @@ class Namespaces:
 
     @classmethod
     def create(cls, node_ids: Sequence[NodeId]) -> Namespaces:
-        """Make one for each node; ids are at most 252. Raises NamespacesUnavailable, and then nothing is left."""
+        """Make a namespace for each node; ids are at most 252. After NamespacesUnavailable nothing is left."""
         if shutil.which("ip") is None:
             raise NamespacesUnavailable("iproute2 is not installed")
         if os.geteuid() != 0:
-            raise NamespacesUnavailable("only root may make them")
+            raise NamespacesUnavailable("only root may create network namespaces")
         try:
             network = cls(node_ids, _free_subnet())
         except (subprocess.SubprocessError, OSError) as error:
@@ -94,12 +94,12 @@ class Namespaces:
 
     @property
     def description(self) -> str:
-        """How links are cut."""
+        """The network, as reports name it."""
         return f"network namespaces, {NETWORK}.{self._subnet}.0/24"
 
     @property
     def slow_link(self) -> str | None:
-        """What slowing a link means here."""
+        """What a slow link is on this machine, None if links cannot be slowed down."""
         return self._slow_meaning
 
     def endpoints(self) -> Sequence[Endpoint]:
@@ -111,51 +111,51 @@ class Namespaces:
         return Endpoint(self._address(node_id), PORT)
 
     async def start(self, directory: ClusterDirectory) -> None:
-        """Remember which configuration belongs to which node."""
+        """Learn which configuration file belongs to which node."""
         self._node_of = {directory.config_path(node_id): node_id for node_id in directory.endpoints}
 
     def command(self, config_path: Path) -> list[str]:
-        """Runs the node in its namespace; `ip` becomes the node, so the process id is the node's."""
+        """Return the command that runs a node in its namespace. `ip` becomes the node, with the same process id."""
         return self.within(self._node_of[config_path], start_command(config_path))
 
     def within(self, node_id: NodeId, command: Sequence[str]) -> list[str]:
-        """The command line that runs any command in a node's namespace."""
+        """Return the command line that runs a command in a node's namespace."""
         return ["ip", "netns", "exec", self._namespace(node_id), *command]
 
     def attach(self, cluster: LocalCluster) -> None:
-        """Does nothing: the kernel does the work."""
+        """Does nothing: the kernel cuts the links."""
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
-        """Lose what `source` sends to `target`."""
+        """Drop packets from `source` to `target`."""
         await self._in_namespace(
             source, "neigh", "replace", *self._neighbour(target), "lladdr", NO_INTERFACE, "nud", "permanent"
         )
 
     async def mend(self, source: NodeId, target: NodeId) -> None:
-        """Let `source` ask for the address again."""
-        with suppress(subprocess.CalledProcessError):  # there is no entry: it was not cut
+        """Undo `cut`: let `source` resolve the address again."""
+        with suppress(subprocess.CalledProcessError):  # there is no entry: the link was not cut
             await self._in_namespace(source, "neigh", "del", *self._neighbour(target))
 
     async def slow(self, node_id: NodeId) -> None:
-        """Both directions."""
+        """Slow both directions down."""
         arguments = self._slow_arguments or ()
         await asyncio.to_thread(self._queueing, node_id, ("replace", *arguments) if arguments else ())
 
     async def restore(self, node_id: NodeId) -> None:
-        """Both directions."""
+        """Undo `slow`, in both directions."""
         with suppress(subprocess.CalledProcessError):
             await asyncio.to_thread(self._queueing, node_id, ("del",))
 
     async def reset(self, node_id: NodeId, peers: Sequence[NodeId]) -> None:
-        """Reset the connections of a node with others, as its kernel does when its process ends."""
+        """Reset the connections of a node with its peers, as its kernel does when its process ends."""
         for peer in peers:
             await asyncio.to_thread(_run, *self.within(node_id, ["ss", "-K", "dst", self._address(peer)]))
 
     async def refuse(self, node_id: NodeId, peers: Sequence[NodeId], seconds: float) -> list[tuple[float, float]]:
-        """Have connections of others to a node reset and refused for so long.
+        """Reset and refuse connections of the peers to a node for some seconds.
 
-        Returns from when to when each one's may have been refused at most, in seconds since 1970. None of the links is
-        cut meanwhile.
+        Return, for each peer, the times between which its connections may have been refused, in seconds since 1970.
+        The links must not be cut during this time.
         """
         address = self._address(node_id)
         taken = ("ip", "-n", self._namespace("r"), "addr")
@@ -167,7 +167,7 @@ class Namespaces:
 
     async def _refuse_one(self, node_id: NodeId, peer: NodeId, seconds: float) -> tuple[float, float]:
         entry = " ".join(self._neighbour(node_id))
-        # One process that is there already: to start one takes as long as the whole refusal.
+        # A process that runs already: starting one takes as long as the whole refusal.
         batch = await asyncio.create_subprocess_exec("ip", "-n", self._namespace(peer), "-batch", "-", stdin=PIPE)
         resetting = self.within(peer, ["ss", "-K", "state", "established", "dst", self._address(node_id)])
         await asyncio.sleep(BATCH_SECONDS)
@@ -206,7 +206,7 @@ class Namespaces:
         _run("ip", "netns", "add", namespace)
         _run("ip", "link", "add", outside, "type", "veth", "peer", "name", INTERFACE, "netns", namespace)
         _run("ip", "link", "set", outside, "master", f"{self._prefix}b", "up")
-        # It neither answers nor asks for hardware addresses in the nodes' names.
+        # The refuser neither answers ARP requests for the nodes' addresses nor sends requests with them.
         for name, value in (("arp_ignore", 1), ("arp_announce", 2)):
             _run("ip", "netns", "exec", namespace, "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/all/{name}")
         own_address = f"{NETWORK}.{self._subnet}.{REFUSER_HOST}/24"
@@ -216,7 +216,7 @@ class Namespaces:
         _run("ip", "-n", namespace, "link", "set", INTERFACE, "up")
 
     def _remove(self) -> None:
-        """What does not exist is skipped: this also cleans up after a start that failed."""
+        """Remove everything that exists, also after a start that failed."""
         for name in [*map(str, self._node_ids), "r"]:
             for command in (
                 ("ip", "link", "del", self._outside(name)),
@@ -266,7 +266,7 @@ def _free_subnet() -> int:
 
 
 def _run(*command: str) -> str:
-    """Its output. Raises SubprocessError or OSError."""
+    """Run a command and return its output. Raises SubprocessError or OSError."""
     return subprocess.run(  # noqa: S603 (the command is ours)
         command, check=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_SECONDS
     ).stdout

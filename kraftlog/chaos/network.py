@@ -1,8 +1,8 @@
-"""What a run can do to the network, and how on this machine.
+"""The network faults of a run, and the implementation for this machine.
 
-Links are directed: cutting the link from 1 to 2 leaves the one from 2 to 1 alone. What a cut link carries is not
-refused but lost, as on a network: connections stay open and nothing arrives. The harness itself always reaches every
-node, so it knows the true state, and clients reach nodes that are cut off from their peers.
+Links are directed: cutting the link from 1 to 2 leaves the link from 2 to 1 intact. A cut link does not refuse data but
+loses it, as a network does: connections stay open and nothing arrives. The harness always reaches every node, so it
+knows the true state, and clients reach nodes that are cut off from their peers.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ class Network(Protocol):
 
     @property
     def description(self) -> str:
-        """How links are cut, for users."""
+        """The network, as reports name it."""
         ...
 
     @property
     def slow_link(self) -> str | None:
-        """What slowing a link means here, None if it cannot be done."""
+        """What a slow link is on this network, None if links cannot be slowed down."""
         ...
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """The addresses that the nodes must advertise, in the order of their ids."""
+        """Return the addresses that the nodes must advertise, in the order of their ids."""
         ...
 
     async def start(self, directory: ClusterDirectory) -> None:
-        """Be ready for the nodes of `directory`, whose configuration may be changed here."""
+        """Prepare for the nodes of `directory`. This may change their configuration."""
         ...
 
     def command(self, config_path: Path) -> list[str]:
-        """The command line that runs a node on this network."""
+        """Return the command line that runs a node on this network."""
         ...
 
     def attach(self, cluster: LocalCluster) -> None:
-        """Receive the processes: called once, before they are started."""
+        """Receive the cluster with the processes. Called once, before they are started."""
         ...
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
-        """From now on nothing that `source` sends reaches `target`."""
+        """Cut a link: from now on nothing that `source` sends reaches `target`."""
         ...
 
     async def mend(self, source: NodeId, target: NodeId) -> None:
@@ -70,9 +70,9 @@ class Network(Protocol):
 
 
 def choose_network(node_count: int, wanted: str = "auto") -> Network:
-    """Network namespaces where they can be made, else proxies. `wanted`: auto, namespaces or proxy.
+    """Return network namespaces if they can be made, otherwise proxies. `wanted` is auto, namespaces or proxy.
 
-    Raises NamespacesUnavailable if namespaces are wanted and cannot be made.
+    Raises NamespacesUnavailable if `wanted` is namespaces and they cannot be made.
     """
     if wanted != "proxy":
         try:
@@ -91,32 +91,32 @@ class Loopback:
     slow_link = None
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """None is needed: any free port will do."""
+        """Return no endpoints: nodes choose free ports."""
         return ()
 
     async def start(self, directory: ClusterDirectory) -> None:
-        """Nothing is needed."""
+        """Does nothing."""
 
     def command(self, config_path: Path) -> list[str]:
-        """Runs a node as it is."""
+        """Return the usual command line of a node."""
         return start_command(config_path)
 
     def attach(self, cluster: LocalCluster) -> None:
-        """Nothing is needed."""
+        """Does nothing."""
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
         """Raises NotImplementedError."""
         raise NotImplementedError("no link of this network can be cut")
 
     async def mend(self, source: NodeId, target: NodeId) -> None:
-        """Nothing is cut."""
+        """Does nothing: no link is cut."""
 
     async def slow(self, node_id: NodeId) -> None:
         """Raises NotImplementedError."""
         raise NotImplementedError("no link of this network can be slowed down")
 
     async def restore(self, node_id: NodeId) -> None:
-        """Nothing is slow."""
+        """Does nothing: no link is slow."""
 
     async def close(self) -> None:
-        """Nothing was set up."""
+        """Does nothing: nothing was set up."""

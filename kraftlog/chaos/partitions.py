@@ -15,14 +15,14 @@ Link = tuple[NodeId, NodeId]
 
 
 class Partition(Nemesis):
-    """Some links carry nothing for a while."""
+    """Cuts some links for a while."""
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
         self._links: list[Link] = []
 
     async def start(self, arena: Arena) -> None:
-        """Cut them, as nearly at once as can be."""
+        """Cut the links as quickly as possible after each other."""
         self._links = list(await self.choose(arena))
         arena.note(f"cut {self._links}")
         arena.counts["partitions"] += 1
@@ -37,36 +37,36 @@ class Partition(Nemesis):
 
     @abstractmethod
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """Which."""
+        """Return the links to cut."""
 
 
 class IsolateOne(Partition):
-    """One node is cut off from all others, in both directions."""
+    """Cuts one node off from all others, in both directions."""
 
     name = "isolate one"
 
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """All its links."""
+        """Choose all links of a node."""
         return between([self.any_node(arena)], arena.cluster.node_ids)
 
 
 class IsolateLeader(Partition):
-    """The leader is alone, and still answers clients."""
+    """Cuts the leader off from all other nodes; clients still reach it."""
 
     name = "isolate the leader"
 
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """All its links."""
+        """Choose all links of the leader."""
         return between([await self.leader_or_any(arena)], arena.cluster.node_ids)
 
 
 class Split(Partition):
-    """A minority of the voters is separated from the majority; each observer is on one side or the other."""
+    """Separates a minority of the voters from the majority; each observer is on one side or the other."""
 
     name = "split"
 
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """Everything between the sides."""
+        """Choose all links between the sides."""
         voter_ids = arena.cluster.voter_ids
         minority = self.random.sample(voter_ids, (len(voter_ids) - 1) // 2)
         observer_ids = [node_id for node_id in arena.cluster.node_ids if node_id not in voter_ids]
@@ -75,18 +75,18 @@ class Split(Partition):
 
 
 class OneWayCut(Partition):
-    """What one node sends to another is lost; the other direction works."""
+    """Cuts the link from one node to another; the other direction works."""
 
     name = "one-way cut"
 
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """One link between voters, one way."""
+        """Choose one link between voters, in one direction."""
         source, target = self.random.sample(arena.cluster.voter_ids, 2)
         return [(source, target)]
 
 
 class SlowLink(Nemesis):
-    """Everything that a node sends and receives takes longer."""
+    """Slows down everything that a node sends and receives."""
 
     name = "slow link"
 
@@ -95,22 +95,22 @@ class SlowLink(Nemesis):
         self._victim: NodeId | None = None
 
     async def start(self, arena: Arena) -> None:
-        """Slow it down."""
+        """Slow the node's links down."""
         self._victim = self.choose(arena)
         await arena.slow(self._victim)
 
     async def stop(self, arena: Arena) -> None:
-        """As before."""
+        """Undo the slowdown."""
         if self._victim is not None:
             await arena.restore(self._victim)
 
     def choose(self, arena: Arena) -> NodeId:
-        """Whose: any node's."""
+        """Choose any node."""
         return self.any_node(arena)
 
 
 class FillDisk(Nemesis):
-    """There is no room left on the disk of one voter."""
+    """Fills the disk of one voter."""
 
     name = "fill the disk"
 
@@ -119,23 +119,23 @@ class FillDisk(Nemesis):
         self._victim: NodeId | None = None
 
     async def start(self, arena: Arena) -> None:
-        """Fill it."""
+        """Fill the disk."""
         candidates = self.candidates(arena)
         if candidates:
             self._victim = self.random.choice(candidates)
             await arena.fill_disk(self._victim)
 
     async def stop(self, arena: Arena) -> None:
-        """Free it."""
+        """Free the disk."""
         if self._victim is not None:
             await arena.free_disk(self._victim)
 
     def candidates(self, arena: Arena) -> list[NodeId]:
-        """Whose disk may be filled."""
+        """Return the nodes whose disk may be filled."""
         return [node_id for node_id in arena.disks if node_id in arena.cluster.voter_ids]
 
 
 def between(side: Iterable[NodeId], others: Iterable[NodeId]) -> list[Link]:
-    """All links between the nodes of two groups, in both directions; a node has none to itself."""
+    """Return all links between the nodes of two groups, in both directions; a node has no link to itself."""
     pairs = [(one, other) for one, other in product(side, others) if one != other]
     return pairs + [(other, one) for one, other in pairs]

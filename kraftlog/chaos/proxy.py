@@ -1,10 +1,10 @@
-"""A TCP proxy in front of each voter, where network namespaces are not available. Needs Linux, and no privileges.
+"""A TCP proxy in front of each voter, for machines without network namespaces. Needs Linux, but no privileges.
 
-    voter N listens at 127.0.0.1:P; its voters' list, the same on every node, says 127.0.0.2:P, where the proxy is
+    voter N listens at 127.0.0.1:P; the voter list, the same on every node, has 127.0.0.2:P, the address of the proxy
 
-The proxy finds the owner of a connection in /proc: the socket at its other end belongs to a node's process, or to none,
-then it is a client's and never cut. Bytes on a cut link are held back, not dropped: that is how a partition that ends
-looks to TCP. Until then the connection stays open and delivers nothing.
+The proxy finds the owner of a connection in /proc: if the socket at its other end belongs to a node's process, the link
+may be cut; otherwise the connection is a client's and never cut. Bytes on a cut link are held back, not dropped, which
+is how TCP behaves after a partition ends. Until then the connection stays open and delivers nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SLOW_SECONDS: Final = 0.04
 
 
 class Links:
-    """Which directed links are cut, which nodes' links are slow, and waiting for them."""
+    """The directed links that are cut, and the nodes whose links are slow. Connections wait for them here."""
 
     def __init__(self) -> None:
         self._cut: dict[tuple[NodeId | None, NodeId | None], asyncio.Event] = {}
@@ -37,21 +37,21 @@ class Links:
 
     @property
     def are_well(self) -> bool:
-        """Whether nothing is cut or slow."""
+        """Whether no link is cut or slow."""
         return not self._cut and not self.slow
 
     def cut(self, source: NodeId, target: NodeId) -> None:
-        """Hold back what `source` sends to `target`."""
+        """Hold back the bytes that `source` sends to `target`."""
         self._cut.setdefault((source, target), asyncio.Event())
 
     def mend(self, source: NodeId, target: NodeId) -> None:
-        """Let it flow again, with all that was held back."""
+        """Undo `cut`: send the held bytes and all later ones."""
         opened = self._cut.pop((source, target), None)
         if opened is not None:
             opened.set()
 
     async def pass_through(self, source: NodeId | None, target: NodeId | None) -> None:
-        """Return when the link is not cut, after its delay."""
+        """Wait until the link is not cut, and for the delay of a slow link."""
         while (opened := self._cut.get((source, target))) is not None:
             await opened.wait()
         if source is not None and target is not None and {source, target} & self.slow:
@@ -84,20 +84,20 @@ class ProxyNetwork:
 
     @property
     def description(self) -> str:
-        """How links are cut."""
+        """The network, as reports name it."""
         return "a TCP proxy in front of each voter" + (f" ({self._reason})" if self._reason else "")
 
     @property
     def slow_link(self) -> str | None:
-        """What slowing a link means here."""
+        """What a slow link is on this network."""
         return f"{SLOW_SECONDS * 1000:g} ms later each way"
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """Where the proxies listen."""
+        """Return the addresses of the proxies."""
         return self._endpoints
 
     async def start(self, directory: ClusterDirectory) -> None:
-        """Give the voters other addresses to listen at, and listen at theirs."""
+        """Change the listeners of the voters to other addresses, and listen at their advertised ones."""
         for node_id in sorted(directory.voter_ids):
             front = directory.endpoints[node_id]
             path = directory.config_path(node_id)
@@ -107,27 +107,27 @@ class ProxyNetwork:
             self._servers.append(await self._serve(node_id, front, behind))
 
     def command(self, config_path: Path) -> list[str]:
-        """As ever."""
+        """Return the usual command line of a node."""
         return start_command(config_path)
 
     def attach(self, cluster: LocalCluster) -> None:
-        """Learn which processes to look for."""
+        """Learn the cluster whose processes may own connections."""
         self._cluster = cluster
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
-        """Hold back what `source` sends to `target`."""
+        """Hold back the bytes that `source` sends to `target`."""
         self._links.cut(source, target)
 
     async def mend(self, source: NodeId, target: NodeId) -> None:
-        """Let it flow again."""
+        """Undo `cut`."""
         self._links.mend(source, target)
 
     async def slow(self, node_id: NodeId) -> None:
-        """Both directions."""
+        """Slow both directions down."""
         self._links.slow.add(node_id)
 
     async def restore(self, node_id: NodeId) -> None:
-        """Both directions."""
+        """Undo `slow`, in both directions."""
         self._links.slow.discard(node_id)
 
     async def close(self) -> None:
@@ -179,7 +179,7 @@ class ProxyNetwork:
         await self._wait_for_link(connection, is_request)
 
     async def _wait_for_link(self, connection: Connection, is_request: bool) -> None:
-        """The owner of a connection is looked up only when a link is cut or slow: most are short, and clients'."""
+        """Wait until the connection's link is open. Its owner is looked up only if some link is cut or slow."""
         if self._links.are_well:
             return
         if not connection.is_source_known:

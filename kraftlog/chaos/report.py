@@ -41,7 +41,7 @@ def progress_line(run: Run) -> str:
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """Everything that was counted."""
+    """Return everything that was counted."""
     counts = run.arena.counts if run.arena is not None else {}
     outcomes = run.workload.outcomes if run.workload is not None else {}
     return {
@@ -69,7 +69,7 @@ def write_json(path: Path, run: Run) -> None:
 
 
 def print_result(run: Run, console: Console) -> None:
-    """The table, and the details of all violations."""
+    """Print the table, and the details of all violations."""
     found = figures(run)
     table = Table("", "", title=f"Chaos, seed {run.plan.seed}, {run.plan.seconds:g} s", box=None, show_header=False)
     table.title_justify = "left"
@@ -81,8 +81,8 @@ def print_result(run: Run, console: Console) -> None:
     for name, count in found["operations"].items():
         table.add_row(f"operations {name}", f"{count:,}")
     table.add_row("windows of 10 s in which service was owed", f"{found['windows']:,}")
-    table.add_row("fewest writes acknowledged in one", _or_none(found["worst_window_acknowledged"]))
-    table.add_row("longest without one while it was owed", f"{found['longest_unavailability_seconds']:.2f} s")
+    table.add_row("fewest writes acknowledged in a window", _or_none(found["worst_window_acknowledged"]))
+    table.add_row("longest time without one while owed", f"{found['longest_unavailability_seconds']:.2f} s")
     for verdict, count in run.verdicts.items():
         table.add_row(f"registers {verdict}", f"{count:,}")
     table.add_row("snapshots kept, each the same on all nodes that have it", f"{found['snapshots']:,}")
@@ -93,7 +93,7 @@ def print_result(run: Run, console: Console) -> None:
 
 
 def print_violations(violations: Sequence[str], console: Console) -> None:
-    """A line for each of the first ones."""
+    """Print a line for each of the first violations."""
     for story in violations[:VIOLATIONS_SHOWN]:
         console.print(f"✗ {story}", markup=False, highlight=False)
     if len(violations) > VIOLATIONS_SHOWN:

@@ -36,8 +36,8 @@ SETTINGS: Final = {
     "metadata.max.retention.bytes": 512 * 1024,
     "metadata.start.offset.lag.time.max.ms": 20_000,
 }
-"""Small segments, many snapshots, a log start that moves: nodes are killed while they make, fetch or load a snapshot,
-and while they drop the log before one."""
+"""Small segments, many snapshots, and a log start that moves: so nodes are killed while they take, fetch or load a
+snapshot, and while they delete the log below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Plan:
     """What to run."""
 
     seconds: float
-    """How long faults are made. It takes longer if not every kind has had its turn by then."""
+    """How long faults are injected. The run takes longer if a kind of fault has not been injected by then."""
     seed: int
     directory: Path
     voters: int = 5
@@ -71,16 +71,16 @@ class Run:
         self.longest_gap_seconds = 0.0
         self.lost = 0
         self.verdicts: dict[str, int] = {}
-        """How many registers' histories are linearizable, are not, or could not be decided."""
+        """How many registers' histories are linearizable, not linearizable, or undecided."""
         self.snapshots = 0
-        """How many snapshots the nodes have in the end."""
+        """How many snapshots the nodes have at the end."""
         self.log_starts: list[int] = []
-        """Where the nodes' logs start in the end."""
+        """The log start offsets of the nodes at the end."""
         self.under_way: dict[str, str] = {}
-        """The fault of each lane at the moment."""
+        """The current fault of each lane."""
 
     async def run(self) -> bool:
-        """Everything. Returns whether no violation was found."""
+        """Carry out the run; return whether there was no violation."""
         async with AsyncExitStack() as stack:
             arena = await stack.enter_async_context(self._arena())
             self.workload = Workload(arena.cluster.bootstrap_servers, self._derived(), CLIENTS)

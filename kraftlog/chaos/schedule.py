@@ -1,7 +1,7 @@
-"""Which fault comes when, for how long, drawn from a seed.
+"""The schedule of faults, drawn from a seed: which fault starts when, and for how long.
 
-Two lanes run at the same time: one ends and starts processes, the other does everything else, so that nodes are killed
-while others are paused, cut off or out of room. Within a lane one fault follows the other.
+Two lanes run at the same time: one ends and starts processes, the other injects all other faults, so that nodes are
+killed while others are paused, cut off or without disk space. Within a lane one fault follows the other.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ class Kind:
     fault: type[Nemesis]
     weight: int
     hold_seconds: tuple[float, float]
-    """The shortest and the longest; short ones are as likely as long ones (log-uniform)."""
+    """The shortest and the longest time of the fault; the distribution is log-uniform."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One fault to come."""
+    """One scheduled fault."""
 
     fault: type[Nemesis]
     hold_seconds: float
     rest_seconds: float
     """The pause after its end, before the next one of its lane."""
     seed: int
-    """The random numbers from which it draws its target."""
+    """The seed of the random numbers from which the fault draws its target."""
 
     def make(self) -> Nemesis:
-        """The fault, ready to start."""
+        """Return the fault, ready to start."""
         return self.fault(Random(self.seed))
 
 
@@ -67,7 +67,7 @@ OTHER_REST_SECONDS: Final = (0.2, 1.5)
 
 
 def schedule(random: Random, kinds: Sequence[Kind], rest_seconds: tuple[float, float]) -> Iterator[Episode]:
-    """Episodes without end, the same for the same random numbers. The first ones show each kind once, in some order."""
+    """Yield episodes without end, the same for the same random numbers. The first ones have each kind once."""
     remaining = random.sample(kinds, len(kinds))
     while True:
         kind = remaining.pop() if remaining else random.choices(kinds, [kind.weight for kind in kinds])[0]

@@ -1,4 +1,4 @@
-"""What every command does around its run: a directory, progress, signals, an exit code."""
+"""The frame of every command's run: its directory, progress, signals and exit code."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ LINE_SECONDS_FILE: Final = 10.0
 
 
 class DirectoryNotEmpty(Exception):
-    """A run needs a directory of its own; the message names the one given."""
+    """A run needs an empty directory. The message names the directory that was given."""
 
 
 def run_parser(program: str, description: str, *, minutes: str, epilog: str | None = None) -> argparse.ArgumentParser:
-    """The options that runs have in common; `minutes` says what that option means."""
+    """Return a parser with the options that runs have in common. `minutes` is the help of that option."""
     parser = argparse.ArgumentParser(prog=program, description=description, epilog=epilog)
     parser.add_argument("--minutes", type=float, default=MINUTES_DEFAULT, help=minutes)
-    parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")
+    parser.add_argument("--seed", type=int, default=1, help="determines the faults, their order and their length")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
+        "--dir", type=Path, metavar="DIR", help="keep all files in this directory; default: only after a failure"
     )
     return parser
 
 
 class Session:
-    """One run of a command: its directory is removed if all was well and the user did not name it."""
+    """One run of a command. Its directory is removed after a success, unless the user named it."""
 
     def __init__(self, directory: Path | None, console: Console) -> None:
-        """`directory` is the one that the user named. Raises DirectoryNotEmpty."""
+        """`directory` is None if the user named none. Raises DirectoryNotEmpty."""
         self._is_named = directory is not None
         self._console = console
         self.directory = directory or Path(tempfile.mkdtemp(prefix="kraftlog-chaos-"))
@@ -59,9 +59,9 @@ class Session:
             raise DirectoryNotEmpty(f"{self.directory} is not empty; name a new directory")
 
     def run(self, work: Coroutine[Any, Any, bool], line: Callable[[], str]) -> int:
-        """Carry `work` out, which returns whether all was well, and show `line` meanwhile. Returns the exit code.
+        """Carry out `work`, which returns whether nothing was violated; show `line` as progress; return an exit code.
 
-        0 and 1 are results, `WELL` and `VIOLATED`. With any other code there is none, and the reason was printed.
+        `WELL` (0) and `VIOLATED` (1) are results. With any other code there is no result, and the reason was printed.
         """
         configure_logging("error")
         code = FAILED

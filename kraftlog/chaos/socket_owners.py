@@ -1,4 +1,4 @@
-"""Which node's process has the other end of a TCP connection on this machine, from /proc."""
+"""Finds the node whose process has the other end of a TCP connection on this machine, in /proc."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.types import NodeId
 
 SOCKET_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-"""An IPv4 connection may be in either: gRPC's sockets are of both families."""
+"""An IPv4 connection may be in either table, since gRPC's sockets are of both families."""
 
 ESTABLISHED: Final = "01"
 ADDRESS_COLUMN, STATE_COLUMN, INODE_COLUMN = 1, 3, 9
 
 
 class SocketOwners:
-    """Looks sockets up. The tables are long, so all callers that wait while they are read share the next reading."""
+    """Looks up the owners of sockets. The tables are long, so callers that wait during one reading share the next."""
 
     def __init__(self, processes: Callable[[], Mapping[NodeId, int]]) -> None:
-        """`processes` returns the process ids of the nodes that run."""
+        """`processes` returns the process ids of the running nodes."""
         self._processes = processes
         self._owners: Mapping[str, NodeId] = {}
         self._begun = 0
@@ -31,7 +31,7 @@ class SocketOwners:
         self._reading = asyncio.Lock()
 
     async def owner(self, local: Endpoint) -> NodeId | None:
-        """The node that has the connected socket with that IPv4 address of its own; None if none of them has."""
+        """Return the node with the connected socket whose local IPv4 address is this one; None if no node has it."""
         asked_after = self._begun
         while self._finished <= asked_after:
             async with self._reading:
@@ -43,7 +43,7 @@ class SocketOwners:
 
 
 def read_owners(processes: Mapping[NodeId, int]) -> dict[str, NodeId]:
-    """By address as the tables have it: the node whose process has that connected socket."""
+    """Return the nodes that own connected sockets, by the local address as in the tables."""
     node_of = {inode: node_id for node_id, pid in processes.items() for inode in _socket_inodes(pid)}
     owners = {}
     for table in SOCKET_TABLES:

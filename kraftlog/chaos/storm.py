@@ -43,10 +43,10 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = run_parser(
         "kraftlog chaos",
         "Faults on a cluster of real processes.",
-        minutes="how long faults are made",
+        minutes="how long faults are injected",
         epilog="Other runs: kraftlog chaos brokers, damage, soak and full-disks; each has --help.",
     )
-    parser.add_argument("--voters", type=int, default=5, help="how many voters there are, in addition to one observer")
+    parser.add_argument("--voters", type=int, default=5, help="number of voters, in addition to one observer")
     parser.add_argument("--network", choices=("auto", "namespaces", "proxy"), default="auto", help="how links are cut")
     arguments = parser.parse_args(words)
     if arguments.minutes <= 0 or arguments.voters < 1:

@@ -1,7 +1,7 @@
-"""The true state of the cluster, as the harness set it: which nodes run or are paused, which links are cut.
+"""The true state of the cluster, as the harness set it: which nodes run or are paused, and which links are cut.
 
-It determines when the cluster owes its clients service: while a majority of the voters runs, is not paused, has room on
-its disk, and all of them are connected to each other in both directions.
+It determines when the cluster owes its clients service: while a majority of the voters runs, is not paused, has disk
+space, and is connected to each other in both directions.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Truth:
     cuts: set[tuple[NodeId, NodeId]] = field(default_factory=set)
     """Directed links that carry nothing."""
     intervals: list[tuple[float, float]] = field(default_factory=list)
-    """When service was owed, from and to, in order; the one that lasts is not among them."""
+    """The intervals in which service was owed, in order, without the current one."""
     _since: float | None = None
 
     def changed(self) -> None:
-        """Call after each change, before a fault and after a repair, so that doubtful moments are not owed."""
+        """Note a change. Call it before a fault and after a repair, so that no service is owed in doubtful moments."""
         if self.owes_service:
             if self._since is None:
                 self._since = self.now()
@@ -43,12 +43,12 @@ class Truth:
             self._since = None
 
     def ailing(self, node_ids: Iterable[NodeId]) -> set[NodeId]:
-        """Which of these are not up, paused, full, slow, or cut off from another node."""
+        """Return the nodes that are down, paused, full, slow, or cut off from another node."""
         cut = {node_id for link in self.cuts for node_id in link}
         return (set(node_ids) - self.running) | self.paused | self.full | self.slow | cut
 
     def finish(self) -> list[tuple[float, float]]:
-        """All intervals; the one that lasts ends now."""
+        """End the current interval, and return all intervals."""
         if self._since is not None:
             self.intervals.append((self._since, self.now()))
             self._since = None
@@ -56,7 +56,7 @@ class Truth:
 
     @property
     def owes_service(self) -> bool:
-        """Whether some majority of the voters is well and fully connected."""
+        """Whether some majority of the voters is healthy and fully connected."""
         well = sorted(self.voter_ids & self.running - self.paused - self.full)
         majority = len(self.voter_ids) // 2 + 1
         return any(self._is_connected(group) for group in itertools.combinations(well, majority))

@@ -1,12 +1,11 @@
 """The clients: they write and read registers, and record every answer.
 
 A register is one config of a topic: a write sets it to the number of its operation, so every value is unique. The admin
-API has no read at the leader; a read here is a write elsewhere that must be acknowledged first (the barrier), and then
-a read on any node that has applied the barrier. What that answers is the state at the offset that the node names, which
+API has no read at the leader. A read here is a write to another register that must be acknowledged first (the barrier),
+and then a read on any node that has applied the barrier. The node returns the state at the offset that it names, which
 is after everything that was acknowledged before the read began: such a read is linearizable.
 
-Registers are used for a while and then left for new ones, so that each one's history stays short enough to be checked
-whole.
+Registers are replaced by new ones after a while, so that the history of each is short enough to be checked as a whole.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Workload:
 
     @asynccontextmanager
     async def prepared(self) -> AsyncIterator[None]:
-        """Within the block there is what the operations need: a broker that lives, and topics. Raises ApiError."""
+        """Keep a broker alive within the block, and create the topics of the operations. Raises ApiError."""
         async with AdminClient(self._bootstrap) as client, living_brokers(client, [BROKER_ID]):
             await client.create_topics([_topic(name) for name in self._names(0)])
             yield
@@ -76,7 +75,7 @@ class Workload:
         self._stop.set()
 
     def begin(self, client_id: int, kind: Kind, key: str) -> Operation:
-        """Remember an operation that begins now; what it writes is a number that no other operation writes."""
+        """Record the begin of an operation. A write gets a number that no other operation writes."""
         self._used += 1
         return self.history.begin(
             client_id=client_id,
@@ -87,7 +86,7 @@ class Workload:
         )
 
     def acknowledge(self, operation: Operation, offset: int, found: str | None = None) -> None:
-        """It was carried out: a write is the record at `offset`, a read saw everything below `offset`."""
+        """Record that an operation was carried out: a write is the record at `offset`, a read saw all records below."""
         now = time.monotonic_ns()
         self.history.acknowledge(operation, now, offset=offset, found=found)
         self.outcomes[Outcome.ACKNOWLEDGED] += 1
@@ -95,17 +94,17 @@ class Workload:
             self.acknowledged_at.append(now / 1e9)
 
     def refuse(self, operation: Operation) -> None:
-        """It certainly has no effect."""
+        """Record that an operation certainly has no effect."""
         self.history.refuse(operation, time.monotonic_ns())
         self.outcomes[Outcome.REFUSED] += 1
 
     def lose_track(self, operation: Operation) -> None:
-        """It may take effect, also later, or never."""
+        """Record that an operation may take effect now, later or never."""
         self.history.lose_track(operation, time.monotonic_ns())
         self.outcomes[Outcome.UNKNOWN] += 1
 
     async def keys(self, client: AdminClient) -> list[str]:
-        """The registers in use, the barrier last; new ones when these have been used enough. Raises ApiError."""
+        """Return the current registers, the barrier last. Create new ones after enough operations. Raises ApiError."""
         if self._used >= OPERATIONS_PER_GENERATION and not self._creating.locked():
             async with self._creating:
                 following = self._generation + 1
@@ -123,7 +122,7 @@ class Workload:
 
 
 class _Client:
-    """One of them: one operation at a time."""
+    """One client, with one operation at a time."""
 
     def __init__(self, workload: Workload, client_id: int, random: Random) -> None:
         self._workload = workload
@@ -131,7 +130,7 @@ class _Client:
         self._random = random
 
     async def work(self, bootstrap: Sequence[Endpoint], stop: asyncio.Event) -> None:
-        """One operation after the other."""
+        """Carry out one operation after the other until `stop`."""
         shuffled = self._random.sample(bootstrap, len(bootstrap))
         async with AdminClient(shuffled, timeout_ms=TIMEOUT_MS) as client:
             while not stop.is_set():
@@ -147,7 +146,7 @@ class _Client:
                 await asyncio.sleep(self._random.uniform(0, 2 * PAUSE_SECONDS))
 
     async def _write(self, client: AdminClient, key: str) -> int | None:
-        """Returns the offset after its record, None if it was not acknowledged."""
+        """Write a register; return the offset after the record, None if it was not acknowledged."""
         operation = self._workload.begin(self._client_id, Kind.WRITE, key)
         try:
             result = await client.execute(_set_register(key, str(operation.value)))

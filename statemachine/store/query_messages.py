@@ -33,7 +33,7 @@ class Statement(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a statement."""
+    """The result of a statement."""
 
     exit_code: int
     """Minus the signal's number if a signal ended the process that ran the statement."""

@@ -1,1 +1,1 @@
-"""The same figures of our broker and of a stock Kafka: produce, consume, single records, connections, partitions."""
+"""The same figures for kraftlog's broker and a stock Kafka: throughput, single records, connections, partitions."""

@@ -11,11 +11,11 @@ from kraftlog.bench.broker.loads.load import Load
 from kraftlog.local.python_process import ProgramFailed, answer_of
 
 TIMEOUT_SECONDS: Final = 900.0
-"""A load that takes longer is ended."""
+"""A load that takes longer is killed."""
 
 
 async def carried_out(load: Load) -> dict[str, float]:
-    """The figures of a load. Raises ApiError with the client's last words if it failed, or took too long."""
+    """Run a load and return its figures. Raises ApiError with the client's last output if it failed or timed out."""
     kind = type(load).__name__
     try:
         printed = await answer_of(

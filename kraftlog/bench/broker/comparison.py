@@ -1,4 +1,4 @@
-"""From the pairs of a figure to medians, to ratios of ours to Kafka's, and to targets."""
+"""Computes medians, ratios of kraftlog to Kafka, and targets from the pairs of a figure."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ OWN: Final = "kraftlog"
 KAFKA: Final = "Kafka"
 
 Figures = Mapping[str, float]
-"""What was measured once at one system, by the keys of its measures."""
+"""The values of one measurement of one system, by the keys of its measures."""
 
 Pair = Mapping[str, Figures]
-"""The figures of each system; without Kafka only ours."""
+"""The figures of each system; without Kafka only kraftlog's."""
 
 
 def medians(pairs: Sequence[Pair], system: str) -> dict[str, float]:
-    """Of each value of a system, over the pairs; empty for a system that was not measured."""
+    """Return the median of each value of a system over the pairs; empty for a system that was not measured."""
     found = [pair[system] for pair in pairs if system in pair]
     return {key: median(figures[key] for figures in found) for key in found[0]} if found else {}
 
 
 def largest(pairs: Sequence[Pair], system: str) -> dict[str, float]:
-    """Of each value of a system; empty for a system that was not measured."""
+    """Return the largest of each value of a system; empty for a system that was not measured."""
     found = [pair[system] for pair in pairs if system in pair]
     return {key: max(figures[key] for figures in found) for key in found[0]} if found else {}
 
 
 def ratios(pairs: Sequence[Pair]) -> dict[str, float]:
-    """Ours to Kafka's: the median of the pairs' ratios. What slows the machine down for a while slows down both.
+    """Return kraftlog's values divided by Kafka's: the median of the pairs' ratios.
 
-    Empty without Kafka. A value that is 0 at Kafka, or that only ours has, has no ratio.
+    Anything that slows the machine down for a while slows down both runs of a pair. Empty without Kafka. A value that
+    is 0 for Kafka, or that only kraftlog has, has no ratio.
     """
     both = [(pair[OWN], pair[KAFKA]) for pair in pairs if KAFKA in pair]
     keys = [key for key in (both[0][0] if both else ()) if all(theirs.get(key) for _, theirs in both)]
@@ -44,7 +45,7 @@ def ratios(pairs: Sequence[Pair]) -> dict[str, float]:
 
 
 def targets(figure: str, measures: Sequence[Measure], pairs: Sequence[Pair]) -> list[Target]:
-    """What of a figure has a bound, as far as it was measured."""
+    """Return the targets of a figure, for those of its measured values that have a bound."""
     own, compared = medians(pairs, OWN), ratios(pairs)
     found = []
     for measure in measures:
@@ -70,9 +71,9 @@ def _own_target(name: str, measure: Measure, value: float) -> Target:
 
 
 def comparison_table(measured: Mapping[str, Sequence[Pair]], measures: Measures, labels: Mapping[str, str]) -> Table:
-    """A row for each value of each figure. `labels` names the systems, ours first."""
+    """Return a table with a row for each value of each figure. `labels` names the systems, kraftlog first."""
     table = Table("", *labels.values(), *(["ratio"] if KAFKA in labels else []), box=None)
-    table.title, table.title_justify = "Medians, and of the ratios of each pair", "left"
+    table.title, table.title_justify = "Medians of the values, and of the ratios of each pair", "left"
     for column in table.columns[1:]:
         column.justify = "right"
     for figure, pairs in measured.items():
@@ -86,7 +87,7 @@ def comparison_table(measured: Mapping[str, Sequence[Pair]], measures: Measures,
 
 
 def as_json(figure: str, measures: Sequence[Measure], pairs: Sequence[Pair]) -> dict[str, Any]:
-    """All of a figure for programs."""
+    """Return all values of a figure, for the JSON output."""
     systems = [system for system in (OWN, KAFKA) if any(system in pair for pair in pairs)]
     return {
         "pairs": pairs,

@@ -10,28 +10,28 @@ from kraftlog.bench.broker.system import System
 
 
 class Experiment(ABC):
-    """What is prepared at each system, done in each pair, and cleaned up, while the brokers run all the time."""
+    """Prepares each system, measures it in each pair, and cleans up, while the brokers run all the time."""
 
     is_warmed_up: ClassVar = True
-    """Whether each system carries it out once before it counts: then the JVM has compiled what runs often."""
+    """Whether each system is measured once uncounted before: then the JVM has compiled the hot code."""
 
     def __init__(self, name: str, pairs: int) -> None:
-        """`name` is the figure's, `pairs` how often it is counted."""
+        """`name` is the figure's name, `pairs` the number of counted measurements."""
         self.name = name
         self.pairs = pairs
 
     async def prepare(self, system: System) -> None:
-        """Before the first pair: nothing, unless a subclass does."""
+        """Prepare a system before the first pair. Does nothing, unless a subclass does."""
         return
 
     @abstractmethod
     async def measure(self, system: System) -> Figures:
-        """Once. Raises ApiError."""
+        """Measure a system once. Raises ApiError."""
 
     async def clean_up(self, system: System) -> None:
-        """After the last pair: nothing, unless a subclass does."""
+        """Clean up after the last pair. Does nothing, unless a subclass does."""
         return
 
     def of_load(self, system: System) -> dict[str, Any]:
-        """The arguments of every load."""
+        """Return the arguments that every load has."""
         return {"bootstrap_servers": system.bootstrap_servers, "topic": self.name, "broker_pids": system.pids}

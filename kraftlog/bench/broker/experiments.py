@@ -17,7 +17,7 @@ from kraftlog.bench.broker.system import System
 
 SMALL_BATCH_BYTES: Final = 65_536
 LARGE_BATCH_BYTES: Final = 1_000_000
-"""What confluent-kafka calls 1 MB: its default, just below the brokers' `max.message.bytes`."""
+"""confluent-kafka's default, "1 MB", just below the brokers' `max.message.bytes`."""
 CONNECTION_PARTITIONS: Final = 8
 
 
@@ -27,38 +27,38 @@ class Sizes:
 
     pairs: int = 7
     total_bytes: int = 1_000_000_000
-    """Of each figure of produce, and of the hot partition that is consumed."""
+    """The bytes of each produce figure, and of the hot partition that is consumed."""
     cold_bytes: int = 4_000_000_000
     records: int = 2_000
-    """One at a time."""
+    """The number of records that are produced one at a time."""
     connections: int = 500
     records_per_second: int = 20
-    """Of each connection."""
+    """The rate of each connection."""
     seconds: float = 10.0
     """How long the connections send."""
     partitions: int = 2_000
-    """That are idle."""
+    """The number of idle partitions."""
     idle_seconds: float = 30.0
     hostile_seconds: float = 3.0
     """How long each hostile request is sent again and again."""
     started_partitions: int = 2_000
-    """With how many a broker starts; once more with five times as many."""
+    """The number of partitions with which a broker starts; it also starts with five times as many."""
     changed_partitions: int = 1_000
-    """How many are created at once; three tenths of them change their leader, twice as many are deleted."""
+    """How many partitions are created at once; 30 % of them change their leader, and twice as many are deleted."""
 
     @property
     def warm_up_records(self) -> int:
-        """One at a time, not counted."""
+        """The number of records that are produced one at a time and not counted."""
         return max(1, self.records // 5)
 
     @property
     def warm_up_seconds(self) -> float:
-        """How long the connections send what is not counted."""
+        """How long the connections send records that are not counted."""
         return self.seconds / 5
 
 
 class BrokerExperiment(Experiment):
-    """One of some size."""
+    """An experiment with its sizes."""
 
     def __init__(self, name: str, sizes: Sizes) -> None:
         super().__init__(name, sizes.pairs)
@@ -66,7 +66,7 @@ class BrokerExperiment(Experiment):
 
 
 class ProduceExperiment(BrokerExperiment):
-    """To a new topic each time, which is deleted then."""
+    """Produces to a new topic each time, and deletes it."""
 
     def __init__(self, name: str, sizes: Sizes, *, batch_bytes: int, is_flushed: bool) -> None:
         super().__init__(name, sizes)
@@ -83,7 +83,7 @@ class ProduceExperiment(BrokerExperiment):
 
 
 class ConsumeExperiment(BrokerExperiment):
-    """From a topic that is filled once."""
+    """Consumes a topic that is filled once."""
 
     def __init__(self, name: str, sizes: Sizes, *, total_bytes: int, is_cold: bool) -> None:
         super().__init__(name, sizes)
@@ -96,7 +96,7 @@ class ConsumeExperiment(BrokerExperiment):
         await carried_out(Produce(**self.of_load(system), batch_bytes=LARGE_BATCH_BYTES, total_bytes=self._total_bytes))
 
     async def measure(self, system: System) -> Figures:
-        """Consume it once from its beginning; from the disk if it is to be cold."""
+        """Consume the topic once from its beginning; a cold one from the disk."""
         if self._is_cold:
             await system.topics.drop_from_page_cache(self.name)
         return await carried_out(Consume(**self.of_load(system)))
@@ -107,7 +107,7 @@ class ConsumeExperiment(BrokerExperiment):
 
 
 class OneRecordExperiment(BrokerExperiment):
-    """One record at a time, to a new topic."""
+    """Produces and consumes one record at a time, in a new topic."""
 
     def __init__(self, name: str, sizes: Sizes, *, is_flushed: bool) -> None:
         super().__init__(name, sizes)
@@ -124,7 +124,7 @@ class OneRecordExperiment(BrokerExperiment):
 
 
 class ConnectionsExperiment(BrokerExperiment):
-    """Many connections at a fixed rate, to a new topic, without flushes."""
+    """Sends records to a new topic, over many connections at a fixed rate, without flushes."""
 
     async def measure(self, system: System) -> Figures:
         """Send for some seconds."""
@@ -143,7 +143,7 @@ class ConnectionsExperiment(BrokerExperiment):
 
 
 def experiments(sizes: Sizes) -> Mapping[str, Experiment]:
-    """All of them, by the names of their figures; the others are measured by themselves."""
+    """Return the experiments that run in pairs on shared brokers, by the names of their figures."""
     produced = {"64k": SMALL_BATCH_BYTES, "1m": LARGE_BATCH_BYTES}
     found: list[Experiment] = [
         ProduceExperiment(

@@ -1,4 +1,4 @@
-"""A client that asks for as much as a broker takes, beside one that asks for little: the figure and its table."""
+"""A client with the largest requests that a broker accepts, beside one with small requests: figure and table."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from kraftlog.bench.broker.system import System
 from kraftlog.broker.settings import LOOP_REPORT_INTERVAL
 
 TOPIC: Final = "t"
-"""A short name: a DescribeConfigs that has it 51,200 times has 250 KB."""
+"""A short name, so that a DescribeConfigs that repeats it 51,200 times has only 250 KB."""
 PARTITIONS: Final = 60
 MANY: Final = ("-many", 10, 100)
-"""Other topics, how many, and their partitions: what Metadata of all topics is about."""
+"""The suffix of other topics, their number, and the partitions of each. Metadata of all topics returns them."""
 REPORT_SECONDS: Final = 0.2
 CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     OWN: {**own.QUICK_DELETION, LOOP_REPORT_INTERVAL: str(round(1_000 * REPORT_SECONDS))},
@@ -35,17 +35,17 @@ _WAIT, _TURN, _FENCED = "longest_wait_ms", "turn_processor_ms", "fenced"
 
 
 class HostileExperiment(Experiment):
-    """Each of the requests in turn. Nothing is warmed up: a first request may be hostile, too."""
+    """Sends each of the requests in turn, without a warm-up: a first request may be hostile, too."""
 
     is_warmed_up = False
 
     def __init__(self, name: str, pairs: int, seconds: float) -> None:
-        """Each request is sent again and again for so many seconds; at least once."""
+        """Each request is repeated for this many seconds, and sent at least once."""
         super().__init__(name, pairs)
         self._seconds = seconds
 
     async def prepare(self, system: System) -> None:
-        """Make the topics, and fill one. No client requests a flush, so that no wait is that for a disk."""
+        """Create the topics, and fill one. No topic is flushed, so that no client waits for a disk."""
         await system.topics.create(TOPIC, PARTITIONS, {**system.unflushed, "retention.ms": "-1"})  # of records of 2020
         for name in (TOPIC + BYSTANDER, TOPIC + PRODUCED):
             await system.topics.create(name, 1, system.unflushed)
@@ -55,7 +55,7 @@ class HostileExperiment(Experiment):
         await carried_out(Fill(**self._of_load(system), partitions=PARTITIONS))
 
     async def measure(self, system: System) -> Figures:
-        """All of them once."""
+        """Send each request once."""
         found: dict[str, float] = {}
         for name in HOSTILE:
             logs = [path for path in map(system.log_path, system.broker_ids) if path is not None]
@@ -76,7 +76,7 @@ def _text_from(path: Path, begin: int) -> str:
 
 
 def measures() -> tuple[Measure, ...]:
-    """The values of the figure: those of each request."""
+    """Return the values of the figure, for each request."""
     return tuple(measure for name, request in HOSTILE.items() for measure in _measures_of(name, request))
 
 
@@ -93,13 +93,13 @@ def _measures_of(name: str, request: HostileRequest) -> tuple[Measure, ...]:
         value(_TURN, "longest turn of the loop", judged=Judged.LARGEST, bound=TURN_LIMIT_MS),
         value("turn_late_ms_p999", "turns late, p99.9"),
         value("turn_late_ms", "turns late, longest"),
-        value("looks", "looks at the loop", "looks"),
+        value("looks", "checks of the loop", "checks"),
         value(_FENCED, "fenced", "times", Judged.LARGEST, 0),
     )
 
 
 def hostile_table(pairs: Sequence[Pair], labels: Mapping[str, str]) -> Table:
-    """A row for each request, with its limits; each value is the largest of all pairs."""
+    """Return a table with a row for each request, with its limits. Each value is the largest of all pairs."""
     table = Table("Request", "wait", "limit", "p99.9", "call", "turn", "limit", "late", "p99.9", "fenced", box=None)
     with_kafka = KAFKA in labels
     if with_kafka:
@@ -109,7 +109,7 @@ def hostile_table(pairs: Sequence[Pair], labels: Mapping[str, str]) -> Table:
         column.justify = "right"
     table.title = (
         "Hostile requests, the largest of all pairs. wait: the longest of another client; turn: the longest of the"
-        " event loop, in processor time; late: how late it came to what was due. Milliseconds; calls in seconds"
+        " event loop, in processor time; late: the longest delay of a timer. Milliseconds; calls in seconds"
     )
     table.title_justify = "left"
     found, theirs = largest(pairs, OWN), largest(pairs, KAFKA)

@@ -1,4 +1,4 @@
-"""What a broker with many partitions takes while nothing happens, and how soon it is back after SIGKILL."""
+"""The resources of an idle broker with many partitions, and the time of its start after SIGKILL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kraftlog.bench.process_usage import open_files, processor_seconds, resident
 
 PARTITIONS_PER_TOPIC: Final = 100
 SETTLE_SECONDS: Final = 5.0
-"""How long a broker has after its start or its last topic before it is watched: a JVM compiles what just ran."""
+"""The pause after a broker's start or its last topic before the measurement: a JVM still compiles code then."""
 
 
 async def measure_idle(system: System, partitions: int, seconds: float) -> Figures:
-    """Of a broker that has nothing yet. Raises ApiError.
+    """Measure a broker that has no partitions yet. Raises ApiError.
 
-    Memory and files are those of a broker that made its partitions and was then idle; they are taken again after the
-    restart, and the larger counts.
+    Memory and open files are measured when the broker is idle after creating its partitions, and again after the
+    restart. The larger value counts.
     """
     topics = topics_of(partitions)
     for name, count in topics.items():
@@ -46,7 +46,7 @@ async def measure_idle(system: System, partitions: int, seconds: float) -> Figur
 
 
 def topics_of(partitions: int) -> dict[str, int]:
-    """So many partitions, as topics with their counts."""
+    """Return topics, each with its number of partitions, that have this many partitions together."""
     whole, rest = divmod(partitions, PARTITIONS_PER_TOPIC)
     counts = [PARTITIONS_PER_TOPIC] * whole + ([rest] if rest else [])
     return {f"idle-{number}": count for number, count in enumerate(counts)}

@@ -1,4 +1,4 @@
-"""What a broker's log says of its event loop: the reports of `kraftlog.broker.loop_watch`, and that it was fenced."""
+"""Reads a broker's log for the reports of `kraftlog.broker.loop_watch` on its event loop, and for fencings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FENCED: Final = re.compile("Broker [0-9]+ was fenced:")
 
 
 def turns_in(text: str) -> dict[str, float]:
-    """The longest turn in processor time, how late the loop came to what was due, and how often it was fenced."""
+    """Return the longest turn in processor time, how late timers ran, and how often the broker was fenced."""
     late: Counter[int] = Counter()
     longest = 0.0
     for found in _REPORT.finditer(text):

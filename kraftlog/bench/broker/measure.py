@@ -1,4 +1,4 @@
-"""One value of a figure: how it is shown, and what of it is judged."""
+"""One value of a figure: how it is shown, and whether it has a bound."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 
 
 class Judged(Enum):
-    """What of a value has a bound."""
+    """What the bound of a value applies to."""
 
     NOTHING = "nothing"
-    """It stands beside."""
+    """There is no bound."""
     RATIO = "ratio"
-    """Ours to Kafka's."""
+    """kraftlog's value divided by Kafka's."""
     VALUE = "value"
-    """Ours by itself."""
+    """kraftlog's value."""
     LARGEST = "largest"
-    """Ours by itself, the largest of all pairs."""
+    """The largest of kraftlog's values in all pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Measure:
     is_minimum: bool = False
     decimals: int = 2
     alone: float | None = None
-    """What has a ratio: the bound of ours by itself, where Kafka has no value."""
+    """For RATIO: the bound for kraftlog's value if Kafka has no value."""
 
     def show(self, value: float) -> str:
-        """A value with its unit."""
+        """Return a value with its unit."""
         return f"{value:,.{self.decimals}f} {self.unit}"
 
 
@@ -48,29 +48,29 @@ COST_OF_ONE: Final = Measure("processor_microseconds_per_record", "processor of 
 
 
 def at_least(bound: float, key: str, label: str, unit: str, decimals: int = 2) -> Measure:
-    """So many times what Kafka has, at least."""
+    """Return a measure whose ratio to Kafka must be at least `bound`."""
     return Measure(key, label, unit, Judged.RATIO, bound, is_minimum=True, decimals=decimals)
 
 
 def at_most(bound: float, key: str, label: str, unit: str) -> Measure:
-    """So many times what Kafka has, at most."""
+    """Return a measure whose ratio to Kafka must be at most `bound`."""
     return Measure(key, label, unit, Judged.RATIO, bound)
 
 
 def limited(bound: float, key: str, label: str, unit: str, decimals: int = 0) -> Measure:
-    """At most this, whatever Kafka has."""
+    """Return a measure whose value must be at most `bound`, independent of Kafka."""
     return Measure(key, label, unit, Judged.VALUE, bound, decimals=decimals)
 
 
 def moved(bound: float) -> tuple[Measure, ...]:
-    """What figures of bytes have: throughput, so many times Kafka's at least, and what it costs."""
+    """Return the measures of a throughput figure: its ratio to Kafka must be at least `bound`; and the cost."""
     return at_least(bound, "megabytes_per_second", "throughput", "MB/s", 1), COST
 
 
 def one_record(bound: float, end_to_end: Measure) -> tuple[Measure, ...]:
-    """What figures of single records have; the acknowledgement takes so many times Kafka's time at most.
+    """Return the measures of a figure of single records. `bound` is the largest ratio of the time to acknowledge.
 
-    `end_to_end` is the value of the slowest of these.
+    `end_to_end` is the measure of the 99th percentile end to end.
     """
     return (
         at_most(bound, "acknowledged_ms_p50", "acknowledged, p50", "ms"),
@@ -82,11 +82,11 @@ def one_record(bound: float, end_to_end: Measure) -> tuple[Measure, ...]:
 
 
 def chosen_figures(measures: Measures, only: str | None) -> list[str]:
-    """The names in a list like "idle,consume-hot", or all. Raises ValueError for one that is none."""
+    """Return the names in a list like "idle,consume-hot", or all. Raises ValueError for an unknown name."""
     if only is None:
         return list(measures)
     names = list(dict.fromkeys(only.split(",")))
     for name in names:
         if name not in measures:
-            raise ValueError(f"{name!r} is no figure; choose from {', '.join(measures)}")
+            raise ValueError(f"unknown figure {name!r}; choose from {', '.join(measures)}")
     return names

@@ -1,4 +1,4 @@
-"""Which figures of one broker there are, what of them is judged, and by which bound (issues 18, 29 and 30)."""
+"""The figures of one broker, with their measures and bounds (issues 18, 29 and 30)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Large changes of the metadata: how long they keep a broker's event loop, and how many syncs they cost.
+"""Large changes of the metadata: how long they occupy a broker's event loop, and how many syncs they cost.
 
-Two brokers, of which the first is watched, and the second one, too, when it becomes the leader. With 1,000 partitions:
+There are two brokers. The first one is watched, and the second one when it becomes the leader. With 1,000 partitions:
 1,000 are created on the first broker, then 1,000 more; the first broker is killed, so that 300 leaderships move to the
-second, and starts; the 300 move back; the 2,000 are deleted. Each of the 300 gets a record after each move.
+second, and starts again; the 300 move back; the 2,000 are deleted. Each of the 300 gets a record after each move.
 
-The syncs are counted at another broker, in strace, so that the turns above are those of a broker that is not traced.
+The syncs are counted on another broker, which runs in strace, so that tracing does not slow down the measured turns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHECKPOINT_SECONDS: Final = 1.0
 TURN_LIMIT_MS: Final = 50
 SYNCS_LIMIT: Final = 20
 MOVED_PART: Final = 0.3
-"""How many leaderships move, of the partitions that are created at once."""
+"""The number of leaderships that move, as a share of the partitions that are created at once."""
 CONFIGS: Final = {
     **QUICK_DELETION,
     LOOP_REPORT_INTERVAL: str(round(1_000 * REPORT_SECONDS)),
@@ -40,7 +40,7 @@ STEPS: Final = {
     "moved": "leaderships move back, records",
     "deleted": "twice as many deleted",
 }
-"""What is done, by the key of its figures."""
+"""The steps, by the keys of their figures."""
 SYNCED: Final = {
     "created": "created",
     "stopped": "SIGTERM, three times as many",
@@ -53,7 +53,7 @@ Show = Callable[[str], None]
 
 
 def measures() -> tuple[Measure, ...]:
-    """The values of the figure."""
+    """Return the measures of the figure."""
     found: list[Measure] = []
     for key, label in STEPS.items():
         found += [
@@ -72,7 +72,7 @@ def measures() -> tuple[Measure, ...]:
 
 
 async def measure_turns(directory: Path, count: int, show: Show) -> Figures:
-    """The longest turns of the loop in a new cluster in `directory`. Raises ApiError."""
+    """Measure the longest turns of the loop, in a new cluster in `directory`. Raises ApiError."""
     async with OwnBrokers.running(directory, brokers=2, configs=CONFIGS) as system:
         return await _turns(system, count, show)
 
@@ -84,7 +84,7 @@ async def _turns(system: OwnBrokers, count: int, show: Show) -> Figures:
     figures: dict[str, float] = {}
 
     async def watched(key: str, broker_ids: list[int], step: Awaitable[object]) -> None:
-        """Carry out a step; counted is the worst of these brokers."""
+        """Carry out a step; the worst of these brokers counts."""
         show(STEPS[key])
         paths = [path for path in map(system.log_path, broker_ids) if path is not None]
         before = [path.stat().st_size for path in paths]
@@ -125,7 +125,7 @@ async def _started(system: OwnBrokers, broker_id: int, moved: int) -> None:
 
 
 async def measure_syncs(directory: Path, count: int, strace: str, show: Show) -> Figures:
-    """The syncs of a log directory in a new cluster in `directory`. Raises ApiError."""
+    """Count the syncs of a log directory, in a new cluster in `directory`. Raises ApiError."""
     traces = directory.with_name(f"{directory.name}-traces")
     traces.mkdir()
     places = TracedPlaces(strace, traces)

@@ -1,4 +1,4 @@
-"""This project as one of the systems: one voter and its brokers, each a process, as `kraftlog up` runs them."""
+"""kraftlog as one of the systems: one voter and its brokers, each a process, as `kraftlog up` runs them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from statemachine.query.partition_descriptions import ElectionType
 
 LABEL: Final = "kraftlog"
 QUICK_DELETION: Final = {"log.retention.check.interval.ms": "1000"}
-"""So that the files of a topic that was measured are gone before the next one is."""
+"""With it the files of a measured topic are deleted before the next topic is measured."""
 
 
 class OwnBrokers(System):
-    """Run within the block of `running`."""
+    """kraftlog's brokers, which run within the block of `running`."""
 
     label = LABEL
     unflushed: ClassVar = {"flush.before.ack": "false"}
@@ -42,9 +42,9 @@ class OwnBrokers(System):
         cls, directory: Path, *, brokers: int = 1, configs: Mapping[str, str] | None = None,
         places: Places | None = None,
     ) -> AsyncIterator[OwnBrokers]:  # fmt: skip
-        """A new cluster in `directory`, with these configs of brokers, all else by default. Raises ApiError.
+        """Run a new cluster in `directory` within the block. All configs but the given ones have their defaults.
 
-        `places` are where the brokers run, if that is not in this process's network.
+        `places` says where brokers run, if not in this process's network. Raises ApiError.
         """
         cluster = LocalCluster(open_or_create(directory, voters=1, observers=0))
         async with cluster.running(), AdminClient(cluster.bootstrap_servers) as client:
@@ -63,7 +63,7 @@ class OwnBrokers(System):
         return self._bootstrap_servers
 
     def pid(self, broker_id: int) -> int:
-        """The id of a broker's process, which is not the voter's."""
+        """The id of a broker's process; the voter has another process."""
         return self._brokers.pid(broker_id)
 
     def data_path(self, broker_id: int) -> Path:
@@ -71,15 +71,15 @@ class OwnBrokers(System):
         return self._brokers.data_path(broker_id)
 
     def log_path(self, broker_id: int) -> Path:
-        """What it has logged."""
+        """The file with the broker's log lines."""
         return self._brokers.log_path(broker_id)
 
     async def end(self, broker_id: int, number: signal.Signals) -> None:
-        """End the broker; the voter runs on."""
+        """End the broker; the voter keeps running."""
         await self._brokers.kill(broker_id, number)
 
     async def elect_preferred(self, topic: str, partitions: int) -> None:
-        """Have the first replica of each of a topic's partitions lead it. Raises ApiError."""
+        """Elect the first replica of each partition of a topic. Raises ApiError."""
         wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
         await self._client.elect_leaders(ElectionType.PREFERRED, wanted)
 

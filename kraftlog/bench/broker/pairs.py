@@ -1,4 +1,4 @@
-"""Systems that run side by side and are measured in alternated pairs, and the result of that."""
+"""Runs systems side by side, measures them in alternating pairs, and prints the result."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Running(Protocol):
     def __call__(
         self, directory: Path, *, brokers: int = 1, configs: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[System]:
-        """With so many brokers and these configs of them; all else by default."""
+        """Run this many brokers with these configs; all other configs have their defaults."""
         ...
 
 
 def find_systems(peers_directory: Path, console: Console) -> tuple[dict[str, Running], dict[str, str]]:
-    """How to run each, and what it is called with its version; ours first. Says on the console what is missing."""
+    """Return how to run each system, and its name with its version, kraftlog first. Print what is missing."""
     peers = find_peers(peers_directory)
     systems: dict[str, Running] = {OWN: OwnBrokers.running}
     labels = {OWN: LABEL}
     if peers.kafka is None:
-        console.print(f"Kafka is left out, and nothing is compared: {peers.missing[KAFKA]}")
+        console.print(f"Kafka is left out, so there is no comparison: {peers.missing[KAFKA]}")
     else:
         systems[KAFKA] = partial(StockKafka.running, peers.kafka)
         labels[KAFKA] = f"Kafka {peers.kafka.version}"
@@ -55,7 +55,7 @@ async def measure_figures(
     brokers: int,
     configs: Mapping[str, Mapping[str, str]],
 ) -> dict[str, list[Pair]]:
-    """Experiments one after the other, at systems that run in `path` meanwhile. `configs` are those of each system."""
+    """Run the systems in `path`, and measure one experiment after the other. `configs` has each system's configs."""
     measured = {}
     async with AsyncExitStack() as stack:
         running = {}
@@ -70,7 +70,7 @@ async def measure_figures(
 
 
 async def measure_pairs(experiment: Experiment, systems: Mapping[str, System], show: Show) -> list[Pair]:
-    """One figure at every system, in pairs, every other one in the opposite order."""
+    """Measure one figure of every system, in pairs; every other pair has the opposite order."""
     for name, system in systems.items():
         show(f"{experiment.name}: {name} is prepared")
         await experiment.prepare(system)
@@ -96,7 +96,7 @@ def told(
     console: Console,
     own_tables: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Print the tables of all but those that have one of their own; returns all figures for programs."""
+    """Print the tables of all figures except `own_tables`; return all figures for the JSON output."""
     shown = {figure: pairs for figure, pairs in measured.items() if figure not in own_tables}
     if shown:
         console.print(comparison_table(shown, measures, labels))

@@ -1,10 +1,10 @@
-"""Our broker and a stock Kafka in alternated pairs: what they carry, how quickly they answer, what they take.
+"""kraftlog's broker and a stock Kafka in alternating pairs: throughput, response times and resources.
 
-Both run all the time: ours as one voter and one broker, Kafka as one node that is both. Each figure is measured once at
-each without counting, so that the JVM has compiled what runs often; then in pairs, every other one in the opposite
-order. A client is a process of its own, and the same program against both. Idle partitions are measured once, at
-brokers of their own with defaults in everything, and so are starts; hostile requests, and ours alone large changes of
-the metadata, at brokers of their own that report on their loop.
+Both run all the time: kraftlog as one voter and one broker, Kafka as one node that is both. Each figure is measured
+once uncounted on each system, so that the JVM has compiled the hot code, and then in pairs; every other pair has the
+opposite order. Each client is a separate process, and the same program against both systems. Idle partitions and starts
+are measured once, on separate brokers with default configs. Hostile requests, and large changes of the metadata on
+kraftlog alone, run on separate brokers that report on their event loops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STARTS: Final = "starts"
 BY_THEMSELVES: Final = (IDLE, HOSTILE, CHANGES, STARTS)
 QUICK_DELETIONS: Final = {OWN: own.QUICK_DELETION, KAFKA: stock_kafka.QUICK_DELETION}
 SPACE_FACTOR: Final = 2.5
-"""Bytes on the disk of the largest figure, at both brokers, with room for what is deleted a moment later."""
+"""The disk space of the largest figure on both brokers, including files that are deleted a moment later."""
 
 
 async def run(
@@ -92,7 +92,7 @@ async def _idle(systems: Mapping[str, Running], sizes: Sizes, path: Path, show: 
 async def _starts(
     systems: Mapping[str, Running], sizes: Sizes, path: Path, show: Callable[[str], None], console: Console
 ) -> Pair:
-    """Once; a Kafka that does not come up has no figures."""
+    """Measure the starts once; a Kafka that does not start has no figures."""
     pair = {}
     for name, running in systems.items():
 
@@ -102,7 +102,7 @@ async def _starts(
         def failed(reason: str, name: str = name) -> None:
             if name == OWN:
                 raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, reason)
-            console.print(f"{name} does not come up: {reason}")
+            console.print(f"{name} does not start: {reason}")
 
         directory = path / f"{STARTS}-{name}"
         pair[name] = await measure_starts(running, directory, sizes.started_partitions, show_step, failed)
@@ -110,11 +110,11 @@ async def _starts(
 
 
 async def _metadata_changes(sizes: Sizes, path: Path, show: Callable[[str], None], console: Console) -> list[Pair]:
-    """Ours alone: what turns of an event loop are, and which files are synced, is not the same at Kafka."""
+    """Measure kraftlog alone: Kafka has no event loop of this kind, and syncs other files."""
     found: list[Pair] = []
     count, strace = sizes.changed_partitions, find_strace()
     if strace is None:
-        console.print("Syncs are not counted, as strace is not installed (apt-get install strace)")
+        console.print("Syncs are not counted: strace is not installed (apt-get install strace)")
     for number in range(1, sizes.pairs + 1):
 
         def show_round(step: str, number: int = number) -> None:
@@ -132,6 +132,6 @@ def _check_room(path: Path, figures: Sequence[str], sizes: Sizes) -> None:
     wanted, free = round(SPACE_FACTOR * largest), shutil.disk_usage(path).free
     if free < wanted:
         raise ConfigurationError(
-            f"{path} has {free / 1e9:.1f} GB of room, and {wanted / 1e9:.1f} GB are needed; choose another place with"
-            " --dir, or less with --bytes and --cold-bytes"
+            f"{path} has {free / 1e9:.1f} GB free, and {wanted / 1e9:.1f} GB are needed; choose another directory with"
+            " --dir, or less data with --bytes and --cold-bytes"
         )

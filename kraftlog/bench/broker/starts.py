@@ -1,4 +1,4 @@
-"""How soon a broker is back after SIGKILL with many partitions: until every one of them has a leader that answers."""
+"""How long a broker with many partitions takes to start after SIGKILL, until every partition's leader answers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kraftlog.bench.broker.measure import Judged, Measure
 from kraftlog.bench.broker.pairs import Running
 
 FACTORS: Final = {"few": 1, "many": 5}
-"""How many times the number of partitions that is asked for, by the key of the figure."""
+"""The factor of the configured number of partitions, by the key of the figure."""
 RATIO_MAX: Final = 0.5
 ALONE_SECONDS_MAX: Final = 40
 TIMEOUT_SECONDS: Final = 600.0
-"""A broker that takes longer for one step does not come up."""
+"""A broker that takes longer for one step does not start."""
 
 
 def measures() -> tuple[Measure, ...]:
-    """The values of the figure."""
+    """Return the measures of the figure."""
     labels = {"few": "2,000 partitions", "many": "10,000 partitions"}
     return tuple(
         Measure(f"{key}_start_seconds", labels[key], "s", Judged.RATIO, RATIO_MAX, alone=ALONE_SECONDS_MAX)
@@ -35,9 +35,8 @@ def measures() -> tuple[Measure, ...]:
 async def measure_starts(
     running: Running, directory: Path, partitions: int, show: Callable[[str], None], on_failed: Callable[[str], None]
 ) -> Figures:
-    """Of one system, each number of partitions in a new cluster, in a directory whose name begins with `directory`.
-
-    What does not come up has no figure, and `on_failed` is called with the reason.
+    """Measure one system with each number of partitions, in a new cluster each, in directories that begin with
+    `directory`. A broker that does not start has no figure, and `on_failed` is called with the reason.
     """
     figures = {}
     for key, factor in FACTORS.items():

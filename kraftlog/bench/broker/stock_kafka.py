@@ -1,7 +1,7 @@
 """A stock Kafka as one of the systems, with its defaults and a heap of 1 GB for each process.
 
-One broker is a node that is its controller, too. Several have a controller of their own, in a process of its own, so
-that who kills a broker kills no controller.
+A single broker is a node that is its controller, too. Several brokers have a controller in a separate process, so that
+killing a broker kills no controller.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kraftlog.local.child import ChildProcess
 from kraftlog.local.cluster_directory import free_endpoints
 
 CONTROLLER_ID: Final = 100
-"""Of the controller of several brokers."""
+"""The id of the controller if there are several brokers."""
 QUICK_DELETION: Final = {"log.segment.delete.delay.ms": "1000"}
-"""So that the files of a topic that was measured are gone before the next one is."""
+"""With it the files of a measured topic are deleted before the next topic is measured."""
 LOG_LINES: Final = 3
 
 
 class StockKafka(System):
-    """Runs within the block of `running`."""
+    """A stock Kafka, which runs within the block of `running`."""
 
     unflushed: ClassVar[Mapping[str, str]] = {}
     flushed: ClassVar = {"flush.messages": "1"}
@@ -54,7 +54,10 @@ class StockKafka(System):
     async def running(
         cls, installed: Kafka, directory: Path, *, brokers: int = 1, configs: Mapping[str, str] | None = None
     ) -> AsyncIterator[System]:
-        """New nodes in `directory`, with these configs of nodes, all else by default. Raises ApiError."""
+        """Run new nodes in `directory` within the block. All configs but the given ones have their defaults.
+
+        Raises ApiError.
+        """
         controller, *listeners = free_endpoints(1 + brokers)
         system = cls(installed, directory, dict(enumerate(listeners, 1)))
         files = system._write_properties(controller, configs or {})
@@ -71,11 +74,11 @@ class StockKafka(System):
         return ",".join(map(str, self._endpoints.values()))
 
     def pid(self, broker_id: int) -> int:
-        """The id of its process."""
+        """The id of a broker's process."""
         return self._children[broker_id].pid
 
     def data_path(self, broker_id: int) -> Path:
-        """Its log directory."""
+        """A broker's log directory."""
         return self.data_path_in(self._directory, broker_id)
 
     @staticmethod
@@ -84,11 +87,11 @@ class StockKafka(System):
         return directory / f"data-{broker_id}"
 
     async def end(self, broker_id: int, number: signal.Signals) -> None:
-        """End it."""
+        """End a broker with a signal."""
         await self._children[broker_id].end(number)
 
     async def start(self, broker_id: int) -> None:
-        """Start it, and wait until it answers. Raises ApiError with its last words if it ends instead."""
+        """Start a broker, and wait until it answers. Raises ApiError with its last log lines if it ends instead."""
         await self._run([broker_id])
 
     async def _run(self, node_ids: Iterable[int]) -> None:
@@ -103,11 +106,11 @@ class StockKafka(System):
         except ApiError as error:
             words = " / ".join(self._children[started[0]].last_lines(LOG_LINES)) or "none"
             raise ApiError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"{self.label} does not start; its last words: {words}"
+                ErrorCode.BROKER_NOT_AVAILABLE, f"{self.label} does not start; its last log lines: {words}"
             ) from error
 
     def _write_properties(self, controller: Endpoint, configs: Mapping[str, str]) -> dict[int, Path]:
-        """The file of each node, in a new directory."""
+        """Write the properties file of each node, in a new directory, and return the files."""
         self._directory.mkdir()
         files = {}
         for node_id, settings in self.settings(controller).items():
@@ -120,7 +123,7 @@ class StockKafka(System):
         return self._directory / f"node-{node_id}.properties"
 
     def settings(self, controller: Endpoint) -> dict[int, dict[str, object]]:
-        """What has no default, of each node, and as many replicas as there are brokers."""
+        """Return each node's configs that have no default, and the replication factors, which follow the brokers."""
         count = len(self._endpoints)
         controller_id = CONTROLLER_ID if count > 1 else min(self._endpoints)
         shared = {

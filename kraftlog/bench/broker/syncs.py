@@ -1,4 +1,4 @@
-"""How often a broker's process syncs the files of its log directory, as strace sees it."""
+"""Counts with strace how often a broker's process syncs the files of its log directory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SYNC: Final = re.compile(r"\b(?:fsync|fdatasync)\(\d+<([^>]*)>")
 
 
 def find_strace() -> str | None:
-    """The program; None if it is not installed."""
+    """Return the path of strace; None if it is not installed."""
     return shutil.which("strace")
 
 
 class TracedPlaces:
-    """Has each broker traced from its start on. strace is not the broker's parent: signals go to the broker."""
+    """Traces each broker from its start on. strace is not the broker's parent, so that signals reach the broker."""
 
     def __init__(self, strace: str, directory: Path) -> None:
         """The traces are written in `directory`, which exists."""
@@ -38,13 +38,13 @@ class TracedPlaces:
         return self._endpoints[node_id]
 
     def within(self, node_id: NodeId, /, command: Sequence[str]) -> list[str]:
-        """The command line that traces another one; a later start appends to the file."""
+        """Return the command line that runs another one in strace; a later start appends to the file."""
         path = str(self._trace(node_id))
         traced = "trace=fsync,fdatasync"
         return [self._strace, "-D", "-f", "-y", "--seccomp-bpf", "-e", traced, "-A", "-o", path, "--", *command]
 
     def count(self, broker_id: int, log_directory: Path) -> int:
-        """How many syncs of a log directory, and of what is below it, there were so far."""
+        """Return how often a log directory, and files below it, were synced so far."""
         path = str(log_directory.resolve())
         synced = _SYNC.findall(self._trace(NodeId(broker_id)).read_text(encoding="utf-8", errors="replace"))
         return sum(name == path or name.startswith(f"{path}/") for name in synced)

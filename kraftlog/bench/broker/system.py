@@ -1,4 +1,4 @@
-"""What is compared: brokers with their controller, in a directory of their own."""
+"""A system that is compared: brokers with their controller, in a separate directory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kraftlog.bench.broker.topics import Topics
 
 
 class System(ABC):
-    """Brokers that run, or were ended."""
+    """Brokers that run, or have been ended."""
 
     label: str
-    """What it is called, with its version if that is not this one's."""
+    """The name of the system, with its version if it is not this project."""
     topics: Topics
     broker_ids: Sequence[int]
     unflushed: ClassVar[Mapping[str, str]]
@@ -34,7 +34,7 @@ class System(ABC):
 
     @property
     def pids(self) -> list[int]:
-        """Of all brokers."""
+        """The process ids of all brokers."""
         return [self.pid(broker_id) for broker_id in self.broker_ids]
 
     @abstractmethod

@@ -22,7 +22,7 @@ METADATA_TIMEOUT_SECONDS: Final = 1.0
 ANSWER_TIMEOUT_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.05
 RECONNECT_MS: Final = 500
-"""The library's default is up to 10 s, which a broker that was started would be waited for."""
+"""The library's default is up to 10 s, too long to wait for a broker that has just started."""
 LOG_SUFFIX: Final = ".log"
 
 
@@ -32,7 +32,7 @@ class Topics:
     def __init__(self, bootstrap_servers: str, data_paths: Sequence[Path]) -> None:
         """Connects to nothing. `data_paths` are the brokers' directories, below which are those of the partitions."""
         self.timeout_seconds = TIMEOUT_SECONDS
-        """What takes longer has failed."""
+        """An operation that takes longer has failed."""
         self._bootstrap_servers = bootstrap_servers
         self._data_paths = data_paths
 
@@ -43,9 +43,9 @@ class Topics:
         configs: Mapping[str, str] | None = None,
         replicas: Sequence[int] | None = None,
     ) -> None:
-        """Create one, and wait until each partition has a leader. Raises ApiError.
+        """Create a topic, and wait until each partition has a leader. Raises ApiError.
 
-        With `replicas` the first of these brokers leads all of its partitions.
+        With `replicas`, all partitions are on these brokers, and the first one leads them.
         """
         if replicas is None:
             topic = NewTopic(name, partitions, len(self._data_paths), config=dict(configs or {}))
@@ -56,18 +56,18 @@ class Topics:
         await self.until_led({name: partitions})
 
     async def delete(self, *names: str) -> None:
-        """Delete some, and wait until their files are gone, and everything else is written back. Raises ApiError."""
+        """Delete topics, and wait until their files are deleted and the page cache is written back. Raises ApiError."""
         await asyncio.to_thread(self._delete, names)
         for name in names:
             await asyncio.to_thread(self._until_files_are_gone, name)
         await asyncio.to_thread(os.sync)
 
     async def produce_to_each(self, name: str, partitions: int) -> None:
-        """Produce a record to each of so many partitions; acks=all. Raises ApiError."""
+        """Produce a record to each of the first partitions, with acks=all. Raises ApiError."""
         await asyncio.to_thread(self._produce_to_each, name, partitions)
 
     async def until_led(self, partitions: Mapping[str, int]) -> None:
-        """Return when each of these topics has so many partitions, all with a leader. Raises ApiError."""
+        """Return when each of these topics has its number of partitions, all with a leader. Raises ApiError."""
         await asyncio.to_thread(self._until_led, partitions)
 
     async def until_answered(self, partitions: Mapping[str, int]) -> None:
@@ -93,12 +93,12 @@ class Topics:
         )
 
     async def drop_from_page_cache(self, name: str) -> None:
-        """Have the kernel forget the segments of a topic: they are read from the disk next. Raises OSError."""
+        """Drop a topic's segments from the page cache, so that they are read from the disk. Raises OSError."""
         await asyncio.to_thread(_drop_from_page_cache, list(self._files(name)))
 
     @staticmethod
     def bytes_in(name: str, data_path: Path) -> int:
-        """How much of a topic there is in a broker's directory."""
+        """Return the bytes of a topic's segments in a broker's directory."""
         return sum(path.stat().st_size for path in _segments(name, data_path))
 
     def _client(self, bootstrap_servers: str | None = None) -> AdminClient:
@@ -106,7 +106,7 @@ class Topics:
         return AdminClient({"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": RECONNECT_MS})
 
     def _create(self, topic: NewTopic) -> None:
-        client = self._client()  # what it was asked for ends with it
+        client = self._client()  # it must live until the future is done
         try:
             client.create_topics([topic], operation_timeout=TIMEOUT_SECONDS)[topic.topic].result()
         except KafkaException as error:

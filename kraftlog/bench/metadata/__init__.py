@@ -1,1 +1,1 @@
-"""The controller under load with much metadata, in parts that can be run one by one: `kraftlog bench metadata`."""
+"""The controller under load with much metadata, in parts that can run separately: `kraftlog bench metadata`."""

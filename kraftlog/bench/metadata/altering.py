@@ -1,9 +1,9 @@
-"""AlterPartition at a fixed rate from three brokers, for each a client of its own.
+"""AlterPartition at a fixed rate from three brokers, each with a separate client.
 
-Every operation removes a replica from the ISR of one partition that the broker leads, or adds it again. They are sent
-at the rate whether the ones before are answered or not (an open loop), and their times count from when they were due: a
-controller that falls behind shows it. A partition is altered again only after its last answer, which has its new epoch;
-while all of a broker's partitions wait for answers, so do the operations that are due.
+Every operation removes a replica from the ISR of one partition that the broker leads, or adds it again. Operations are
+sent at the rate whether or not earlier ones are answered (an open loop), and their times count from when they were due,
+so that a controller that falls behind shows it. A partition is altered again only after its last answer, which has its
+new epoch. If all of a broker's partitions wait for answers, the next operations wait, too.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from kraftpb.v1 import admin_pb2
 
 TOPICS: Final = 30
 PARTITIONS_PER_TOPIC: Final = 100
-"""With these every broker leads 1,000, and at 1,000 operations/s each of them is altered every three seconds."""
+"""Every broker then leads 1,000 partitions. At 1,000 operations/s each partition is altered every three seconds."""
 WARM_UP_SECONDS: Final = 1.0
 ACHIEVED_SHARE_MIN: Final = 0.99
-"""Of the offered rate: the last answers arrive after the last operation was due."""
+"""The required share of the offered rate, below 1 since the last answers arrive after the last operation was due."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Led:
     leader_epoch: int
     partition_epoch: int
     replicas: tuple[int, ...]
-    """The leader first."""
+    """The replicas, the leader first."""
     is_whole: bool = True
     """Whether all replicas are in the ISR."""
 
@@ -88,7 +88,7 @@ class AlteringBroker:
 
 
 async def alter_at_rate(stage: Stage, rate: float, seconds: float) -> Measured:
-    """Offer `rate` operations a second for `seconds`, the brokers by turns."""
+    """Offer `rate` operations per second for `seconds`, from the brokers in turn."""
     brokers = await _leaders(stage)
     await _offer(brokers, rate, WARM_UP_SECONDS)
     for broker in brokers:
@@ -120,7 +120,7 @@ async def alter_at_rate(stage: Stage, rate: float, seconds: float) -> Measured:
 
 
 async def _leaders(stage: Stage) -> list[AlteringBroker]:
-    """Every broker with the partitions that it leads, all replicas in sync."""
+    """Create topics, and return each broker with the partitions that it leads; all replicas are in sync."""
     end_offset = await create_all(stage.client, operations(shared_topics("topic", TOPICS, PARTITIONS_PER_TOPIC)))
     await stage.applied_everywhere(end_offset)
     described = await stage.client.describe_topics(min_applied_end_offset=end_offset)
@@ -140,7 +140,7 @@ async def _leaders(stage: Stage) -> list[AlteringBroker]:
 
 
 async def _offer(brokers: list[AlteringBroker], rate: float, seconds: float) -> float:
-    """Send each operation when it is due; the seconds from the first until all are answered."""
+    """Send each operation when it is due; return the seconds until all are answered."""
     started = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for number in range(max(1, int(rate * seconds))):

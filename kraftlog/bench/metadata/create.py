@@ -1,7 +1,7 @@
 """Many partitions created at once, and topics of one partition created one by one.
 
-At once: from sending the first operation until the last of the five nodes has applied the last record, which a read at
-each node waits for. The nodes take their snapshots meanwhile as usual.
+The time of the first figure is from sending the first operation until the last of the five nodes has applied the last
+record; a read at each node waits for it. The nodes take snapshots as usual.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATENCY_MS_MAX: Final = 5.0
 
 
 async def create_in_one_go(stage: Stage, topics: int, partitions_per_topic: int) -> Measured:
-    """`topics` topics of `partitions_per_topic` partitions each, with three replicas."""
+    """Create `topics` topics of `partitions_per_topic` partitions each, with three replicas."""
     made = operations(placed_topics("topic", topics, partitions_per_topic))
     started = time.monotonic()
     end_offset = await create_all(stage.client, made)
@@ -51,7 +51,7 @@ def _single(prefix: str, topics: int) -> list[admin_pb2.Operation]:
 
 
 async def create_one_by_one(stage: Stage, topics: int) -> Measured:
-    """Topics of one partition with three replicas, each sent when the one before is acknowledged."""
+    """Create topics of one partition with three replicas, each after the previous one is acknowledged."""
     for operation in _single("warm-up", WARM_UP_OPERATIONS):
         await execute_once(stage.client, operation)
     made = _single("single", topics)

@@ -1,10 +1,10 @@
-"""How long partitions have no leader when theirs is fenced, as an observer sees it.
+"""How long partitions have no leader when their leader is fenced, as an observer sees it.
 
-Three brokers lead equally many partitions, and hold a replica of all. One stops its heartbeats and is fenced at once by
-an operation, so that the time does not depend on when its session would have expired. The time starts when the
-operation is sent, a little before the controller decides. It ends when an observer answers, from what it has applied,
-that no partition is led by that broker or without a leader. The observer is asked again each time that it has applied
-more: every query names the next offset to wait for. Both observers are asked, and the later one counts.
+Three brokers lead equally many partitions, and each has a replica of every partition. One stops its heartbeats, and an
+operation fences it at once, so that the time does not depend on its session. The time starts when the operation is
+sent, a little before the controller decides. It ends when an observer has applied that no partition is led by this
+broker or without a leader. Each query to the observer names the next offset to wait for, so it is repeated whenever
+more is applied. Both observers are queried, and the later one counts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def _count_led_by(stage: Stage, broker_id: int) -> int:
 
 
 async def _led_by_others(reader: AdminClient, broker_id: int) -> float:
-    """When (CLOCK_MONOTONIC) every partition had a leader, and not that broker, on the reader's node."""
+    """Return when (CLOCK_MONOTONIC) every partition had a leader other than that broker, on the reader's node."""
     sql = f"SELECT 1 FROM partitions WHERE leader IN (-1, {broker_id}) LIMIT 1"  # noqa: S608 (a number)
     deadline = time.monotonic() + TIMEOUT_SECONDS
     end_offset = 0

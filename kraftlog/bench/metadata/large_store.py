@@ -1,10 +1,10 @@
 """Reads, and operations one at a time, with much metadata in the store.
 
 The cluster is filled first, and its nodes take no snapshots: `bench snapshot` measures their cost. Reads are sent to
-one observer, one at a time, and timed from the request until the client has the answer, each of another topic where it
-is about one. Operations are those of `bench latency`, in the same way; but when an operation is visible there, a
-listener has its batch, which does not involve the store. So it is also timed until the last observer has it in SQLite,
-where reads find it.
+one observer, one at a time, and timed from the request until the client has the answer; each read of a topic reads
+another topic. Operations are measured as in `bench latency`. There an operation is visible when a listener has its
+batch, which does not involve the store. So the time until the last observer has it in SQLite is measured, too: from
+then on reads find it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from kraftlog.bench.targets import Target
 LARGE_TOPIC: Final = "large"
 LARGE_TOPIC_PARTITIONS: Final = 1_000
 _JSON_NAMES: Final = {"ack_to_visible_ms": "ack_to_listener_ms", "submit_to_visible_ms": "submit_to_listener_ms"}
-"""Of what `bench latency` calls visible."""
+"""The keys of the figures that `bench latency` calls visible."""
 
 _CONDITIONS: Final = {"nodes_take_snapshots": False}
-"""The keys of the figures, for programs."""
+"""Conditions of the measurement, which the JSON output has beside the figures."""
 
 LISTINGS_SHARE: Final = 10
-"""All topics are listed once per this many reads of one."""
+"""All topics are listed once for this many reads of one topic."""
 
 
 async def fill_store(stage: Stage, partitions: int, console: Console) -> dict[str, Any]:
-    """Topics of 100 partitions up to this many partitions, one of 1,000, and the one that operations need."""
+    """Create topics of 100 partitions up to this many partitions, one of 1,000, and the topic for the operations."""
     filling = await fill(stage.cluster, stage.client, partitions, console)
     made = operations(placed_topics(LARGE_TOPIC, 1, LARGE_TOPIC_PARTITIONS))
     await stage.applied_everywhere(await create_all(stage.client, made))
@@ -46,7 +46,7 @@ async def fill_store(stage: Stage, partitions: int, console: Console) -> dict[st
 
 
 async def time_reads(stage: Stage, count: int, partitions: int) -> Measured:
-    """`count` reads of one topic, as many of a large topic, and a tenth as many of the list of all."""
+    """Time `count` reads of one topic, as many of a large topic, and a tenth as many of the list of all topics."""
     reader = next(iter(stage.observers.values()))
     topics = len((await reader.list_topics()).topics)
     filling_topics = -(-partitions // PARTITIONS_PER_TOPIC)
@@ -94,7 +94,7 @@ async def _timed(read: Callable[[], Awaitable[None]], count: int) -> dict[str, f
 async def time_single_operations(
     stage: Stage, visibility: Visibility, applied: Visibility, count: int, partitions: int
 ) -> Measured:
-    """From submitted to acknowledged, to the last observer's listener, and until the last observer has applied it."""
+    """Time operations from submitted to acknowledged, to the last observer's listener, and to applied everywhere."""
     await time_operations(stage.client, visibility, "warm-up", WARM_UP_OPERATIONS, applied=applied)
     found = await time_operations(stage.client, visibility, "topic", count, applied=applied)
     figures = {_JSON_NAMES.get(name, name): figure for name, figure in found.figures().items()}

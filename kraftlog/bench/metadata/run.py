@@ -1,7 +1,7 @@
 """The parts of `kraftlog bench metadata`, with the target of each.
 
-Each has a cluster of its own, so that its figures do not depend on which others are measured; only the two that need
-much metadata share one.
+Each part has its own cluster, so that its figures do not depend on the other parts; only the two parts that need much
+metadata share one.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class Sizes:
     """The sizes of all parts."""
 
     topics: int
-    """Created at once."""
+    """The number of topics created at once."""
     topic_partitions: int
-    """Of each of these."""
+    """The partitions of each of these topics."""
     operations: int
-    """One at a time: creations, reads, and others."""
+    """The number of creations, reads and other operations that run one at a time."""
     leaders: int
     """Partitions that the fenced broker leads."""
     rate: float
-    """AlterPartition operations a second."""
+    """AlterPartition operations per second."""
     seconds: float
-    """For this long, in seconds."""
+    """How long they are sent, in seconds."""
     partitions: int
-    """In the large store."""
+    """The partitions in the large store."""
 
 
 class Runner:
@@ -67,7 +67,7 @@ class Runner:
         self._console = console
 
     async def run(self, only: Collection[str]) -> None:
-        """Measure those parts."""
+        """Measure the named parts."""
         sizes = self._sizes
         parts: dict[str, Part] = {
             CREATE: partial(create_in_one_go, topics=sizes.topics, partitions_per_topic=sizes.topic_partitions),
@@ -116,7 +116,7 @@ class Runner:
 async def run(
     only: Collection[str], sizes: Sizes, directory: Path | None, json_path: Path | None, console: Console
 ) -> bool:
-    """Measure those parts, print and write the result; returns whether every operation succeeded."""
+    """Measure the named parts, print and write the result; return whether every operation succeeded."""
     runner = Runner(sizes, directory, console)
     await runner.run(only)
     measured = runner.found.values()

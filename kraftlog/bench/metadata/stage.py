@@ -1,7 +1,7 @@
 """The cluster on which every part is measured: three voters, two observers, and live data brokers.
 
-Nothing else runs in the measuring process but the heartbeats of the brokers, one each in two seconds. Each broker has a
-client of its own, as it would have in a process of its own.
+Apart from the measurement, this process only sends the heartbeats of the brokers, one each in two seconds. Each broker
+has its own client, as it would have in its own process.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class Measured:
     """The results of one part."""
 
     figures: dict[str, Any]
-    """For programs."""
+    """The figures for the JSON output."""
     sentence: str
-    """For people."""
+    """The result as a printed sentence."""
     targets: list[Target] = field(default_factory=list)
     times: list[tuple[str, dict[str, float]]] = field(default_factory=list)
-    """Summaries in milliseconds, each with the name of what was timed."""
+    """Summaries of times in milliseconds, each with its name."""
     errors: list[str] = field(default_factory=list)
     """The errors of failed operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivingBroker:
-    """A broker, and the client that it has for itself."""
+    """A broker, and its own client."""
 
     life: BrokerLifecycle
     client: AdminClient
@@ -56,7 +56,7 @@ class Stage:
     client: AdminClient
     brokers: Sequence[LivingBroker]
     readers: Mapping[NodeId, AdminClient]
-    """Each reads only from its node."""
+    """Each client reads from its node only."""
 
     @property
     def observers(self) -> dict[NodeId, AdminClient]:
@@ -64,7 +64,7 @@ class Stage:
         return {node_id: reader for node_id, reader in self.readers.items() if node_id > VOTERS}
 
     async def applied_everywhere(self, end_offset: int) -> dict[NodeId, float]:
-        """When (CLOCK_MONOTONIC) each node had applied everything below `end_offset`: a read there waits for it."""
+        """Return when (CLOCK_MONOTONIC) each node had applied everything below `end_offset`: a read waits for it."""
 
         async def wait(reader: AdminClient) -> float:
             await read_applied(reader, end_offset)
@@ -82,7 +82,7 @@ async def set_stage(
     settings: Mapping[str, object] | None = None,
     command: Command = start_command,
 ) -> AsyncIterator[Stage]:
-    """A new cluster with three brokers, within the block."""
+    """Run a new cluster with three brokers within the block."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(
             bench_cluster(directory, f"metadata-{name}", settings=settings, command=command)
@@ -102,7 +102,7 @@ async def set_stage(
 
 
 async def read_applied(reader: AdminClient, end_offset: int) -> None:
-    """Return when a node answers a read that asks for everything below `end_offset`. Raises ApiError."""
+    """Return when a node has applied everything below `end_offset` and answers a read. Raises ApiError."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:

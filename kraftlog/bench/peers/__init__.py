@@ -1,1 +1,1 @@
-"""The same figures of this project and of its peers: etcd and Kafka's controllers, each with three processes."""
+"""The same figures for kraftlog and its peers, etcd and Kafka's controllers, each with three processes."""

@@ -1,6 +1,7 @@
 """A cluster of three etcd members, with etcd's defaults, and a client of its gRPC API.
 
-Puts go to the leader, one call each; a follower is watched. `proto/kraftpb/etcd/rpc.proto` has what is used of its API.
+Puts go to the leader, one call each; a follower is watched. `proto/kraftpb/etcd/rpc.proto` has the used part of its
+API.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from raft.rpc.channels import channel_to
 MEMBERS: Final = 3
 KEY: Final = b"bench"
 CREATED: Final = 0
-"""The place of the answer that a Watch was created, from which on it misses nothing: revisions begin with 1."""
+"""The place that stands for the creation of a Watch, from which on it misses nothing. Revisions begin with 1."""
 CALL_TIMEOUT_SECONDS: Final = 10.0
 STATUS_TIMEOUT_SECONDS: Final = 1.0
 
@@ -62,7 +63,7 @@ class EtcdSystem(System):
             yield cls(members[leader], members[(leader + 1) % MEMBERS])
 
     async def submit(self) -> int:
-        """Returns the revision."""
+        """Put a value and return its revision."""
         request = rpc_pb2.PutRequest(key=KEY, value=str(next(_VALUES)).encode())
         try:
             response = await self._put(request, timeout=CALL_TIMEOUT_SECONDS)
@@ -72,7 +73,7 @@ class EtcdSystem(System):
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[WhenVisible]:
-        """A Watch of the key, in this process."""
+        """Watch the key in this process within the block."""
         found = Watch()
         async with found.fed_by(self._follow(found)) as when_visible:
             await when_visible(CREATED)
@@ -92,7 +93,7 @@ class EtcdSystem(System):
 
 
 async def _leader(channels: Sequence[grpc.aio.Channel]) -> int | None:
-    """Which member leads, as soon as all agree."""
+    """Return the index of the member that leads; None until all members agree."""
     stubs = [rpc_pb2_grpc.MaintenanceStub(channel) for channel in channels]
     try:
         answers = await asyncio.gather(
@@ -108,7 +109,7 @@ async def _leader(channels: Sequence[grpc.aio.Channel]) -> int | None:
 def _commands(
     program: Path, directory: Path, clients: Sequence[Endpoint], peers: Sequence[Endpoint]
 ) -> dict[str, list[str]]:
-    """How each member is started; all settings that are not addresses or names are etcd's defaults."""
+    """Return the command line of each member. All settings except addresses and names are etcd's defaults."""
     names = [f"etcd-{number}" for number in range(1, MEMBERS + 1)]
     members = ",".join(f"{name}=http://{peer}" for name, peer in zip(names, peers, strict=True))
     return {

@@ -1,4 +1,4 @@
-"""Which peers are there: in the directory that `make peers` fills, or on PATH."""
+"""Finds the installed peers: in the directory that `make peers` fills, or on PATH."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 ETCD_PROGRAM: Final = Path("etcd/usr/bin/etcd")
-"""Where in the directory Debian's package etcd-server, unpacked into `etcd`, has the program."""
+"""The path of the program in the directory, after Debian's package etcd-server was unpacked into `etcd`."""
 KAFKA_JARS: Final = Path("kafka")
 VERSION_TIMEOUT_SECONDS: Final = 10.0
 
@@ -38,7 +38,7 @@ class Kafka:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """What is there, and for each peer that is not: why, and how to install it."""
+    """The installed peers, and for each missing one the reason and how to install it."""
 
     etcd: Etcd | None
     kafka: Kafka | None
@@ -67,7 +67,7 @@ def find_peers(directory: Path) -> Peers:
 
 
 def etcd_version(output: str) -> str:
-    """The version in what `etcd --version` prints, "of unknown version" if it names none."""
+    """Return the version in the output of `etcd --version`, or "of unknown version"."""
     found = _ETCD_VERSION.search(output)
     return "of unknown version" if found is None else found["version"]
 

@@ -1,8 +1,8 @@
 """Three stock Kafka controllers, without brokers, and a client that speaks their protocol.
 
-Their settings are Kafka's defaults, and their JVMs' those of Kafka's own start script. By default a controller waits up
-to 25 ms for more records before it writes (`controller.quorum.append.linger.ms`): most of what one operation takes. A
-controller has no watch: what a follower has is asked for, again and again.
+Their settings are Kafka's defaults, and their JVM options those of Kafka's own start script. By default a controller
+waits up to 25 ms for more records before it writes (`controller.quorum.append.linger.ms`), which is most of the time of
+one operation. A controller has no watch, so a follower is queried again and again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kraftlog.local.cluster_directory import free_endpoints
 CONTROLLERS: Final = 3
 VALUE_MIN: Final = 100
 VALUE_MAX: Final = 3_600_000
-"""What Kafka allows for `interval.ms`."""
+"""The range of values that Kafka allows for `interval.ms`."""
 
 JVM_OPTIONS: Final = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
@@ -64,7 +64,7 @@ class KafkaSystem(System):
             connection.close()
 
     async def submit(self) -> int:
-        """Returns the value that was set. There are as many connections as there are callers."""
+        """Set a new value and return it. Each concurrent caller has its own connection."""
         connection = self._idle.pop() if self._idle else await Connection.open(self._active)
         value = next(_VALUES)
         try:
@@ -77,7 +77,7 @@ class KafkaSystem(System):
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[WhenVisible]:
-        """DescribeConfigs, from the acknowledgement on, again and again, each when the one before is answered."""
+        """Send DescribeConfigs again and again after the acknowledgement, each after the previous answer."""
         connection = await Connection.open(self._follower)
 
         async def when_visible(place: int) -> int:
@@ -98,9 +98,9 @@ async def controllers(
     settings: Mapping[str, object] | None = None,
     format_options: Sequence[str] = (),
 ) -> AsyncIterator[tuple[Servers, list[Endpoint], str]]:
-    """Three new controllers in `directory`, running within the block, where they listen, and the id of their cluster.
+    """Run three new controllers in `directory` within the block. Yield them, their endpoints and their cluster id.
 
-    `settings` are added to their files, `format_options` to what Kafka's tool is called with. Raises ApiError.
+    `settings` are added to their files, `format_options` to the options of Kafka's format tool. Raises ApiError.
     """
     endpoints, cluster_id = free_endpoints(CONTROLLERS), random_cluster_id()
     files = _write_properties(directory, endpoints, settings or {})
@@ -111,7 +111,7 @@ async def controllers(
 
 
 async def _active(endpoints: Sequence[Endpoint]) -> Endpoint | None:
-    """The controller that takes a change, None if none does."""
+    """Return the endpoint of the controller that accepts a change, None if no controller does."""
     for endpoint in endpoints:
         try:
             connection = await Connection.open(endpoint)
@@ -148,7 +148,7 @@ def _write_properties(directory: Path, endpoints: Sequence[Endpoint], settings: 
 
 
 async def format_directories(java_command: Sequence[str], files: Sequence[Path], options: Sequence[str]) -> None:
-    """Format nodes' directories with Kafka's tool, by their files. Raises ApiError with its last words if it fails."""
+    """Format the directories of nodes with Kafka's tool, by their properties files. Raises ApiError if it fails."""
     tool = [*java_command, "kafka.tools.StorageTool", "format", *options, "-c"]
     logs = [file.with_suffix(".format.log") for file in files]
     children = [ChildProcess([*tool, str(file)], log, os.environ) for file, log in zip(files, logs, strict=True)]

@@ -1,8 +1,8 @@
-"""Two requests of Kafka's protocol, for controllers without brokers: set one config, and say what it is.
+"""Two requests of Kafka's protocol, for controllers without brokers: set one config, and read it.
 
 The usual clients for Python (kafka-python, aiokafka, confluent-kafka) begin with a Metadata request, which a controller
-does not answer (KIP-919). The resource is of the type CLIENT_METRICS: its configs need no broker, and no controller
-does anything else when they change.
+does not answer (KIP-919). The resource is of the type CLIENT_METRICS: its configs need no broker, and their change has
+no other effect on a controller.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Connection:
-    """A connection to one controller. A controller takes one request of a connection at a time, and so does this."""
+    """A connection to one controller, for one request at a time: a controller handles no more of a connection."""
 
     def __init__(self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.endpoint = endpoint
@@ -66,19 +66,19 @@ class Connection:
         return cls(endpoint, reader, writer)
 
     def close(self) -> None:
-        """At once."""
+        """Close the connection at once."""
         self._writer.transport.abort()
 
     async def alter(self, value: int) -> None:
-        """Set the config. Raises ApiError if the controller refuses, as one does that is not the active one."""
+        """Set the config. Raises ApiError if the controller refuses, for example since it is not active."""
         check_altered(await self.call(alter_request(value), ALTER_VERSION, IncrementalAlterConfigsResponse))
 
     async def describe(self) -> int:
-        """The config's value as this controller has it. Raises ApiError."""
+        """Return the config's value on this controller. Raises ApiError."""
         return described_value(await self.call(DESCRIBE, DESCRIBE_VERSION, DescribeConfigsResponse))
 
     async def call(self, request: Message, version: int, answer: type[M]) -> M:
-        """The answer to one request, of type `answer`. Raises ApiError BROKER_NOT_AVAILABLE or CORRUPT_MESSAGE."""
+        """Send one request and return the response. Raises ApiError BROKER_NOT_AVAILABLE or CORRUPT_MESSAGE."""
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                 self._writer.writelines(self._messages.send(request, version))
@@ -95,7 +95,7 @@ class Connection:
 
 
 def alter_request(value: int) -> IncrementalAlterConfigsRequest:
-    """One resource, one config."""
+    """Return a request that sets one config of one resource."""
     config = AlterableConfig(name=CONFIG, config_operation=SET, value=str(value))
     resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=RESOURCE, configs=(config,))
     return IncrementalAlterConfigsRequest(resources=(resource,))
@@ -104,21 +104,21 @@ def alter_request(value: int) -> IncrementalAlterConfigsRequest:
 def check_altered(answer: IncrementalAlterConfigsResponse) -> None:
     """Raise ApiError for the error of the only resource."""
     if len(answer.responses) != 1:
-        raise _corrupt(f"it answers for {len(answer.responses)} resources instead of one")
+        raise _corrupt(f"it has {len(answer.responses)} resources instead of one")
     _raise_if_refused(answer.responses[0].error_code, answer.responses[0].error_message)
 
 
 def described_value(answer: DescribeConfigsResponse) -> int:
-    """The value of the only config of the only resource; raises ApiError."""
+    """Return the value of the only config of the only resource. Raises ApiError."""
     if len(answer.results) != 1:
-        raise _corrupt(f"it answers for {len(answer.results)} resources instead of one")
+        raise _corrupt(f"it has {len(answer.results)} resources instead of one")
     (result,) = answer.results
     _raise_if_refused(result.error_code, result.error_message)
     if [config.name for config in result.configs] != [CONFIG]:
-        raise _corrupt(f"it describes something else than {CONFIG}")
+        raise _corrupt(f"it does not describe {CONFIG} alone")
     value = result.configs[0].value or ""
     if not (value.isascii() and value.isdigit()):
-        raise _corrupt(f"it describes {CONFIG} as {value!r}, which is no number")
+        raise _corrupt(f"it has {value!r} for {CONFIG}, which is not a number")
     return int(value)
 
 
@@ -129,7 +129,7 @@ def _raise_if_refused(code: int, message: str | None) -> None:
 
 
 def _corrupt(reason: str) -> ApiError:
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"the controller's answer is none: {reason}")
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"the controller's response is malformed: {reason}")
 
 
 def _gone(endpoint: Endpoint, error: Exception) -> ApiError:

@@ -1,4 +1,4 @@
-"""This project as one of the systems: three voters; a stream to the leader; a Watch of a follower."""
+"""kraftlog as one of the systems: three voters, a stream to the leader, and a Watch of a follower."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class OwnSystem(System):
             yield cls(client, cluster.endpoint(follower))
 
     async def submit(self) -> int:
-        """Returns the end offset."""
+        """Carry out one operation and return its end offset."""
         return (await execute_once(self._client, single_operation())).end_offset
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[WhenVisible]:
-        """The stream that `kraftlog.observe` reads, too, in this process."""
+        """Watch a follower in this process, with the stream that `kraftlog.observe` uses."""
         found = Watch()
         start_offset = Offset(await self.submit())
         async with found.fed_by(self._follow(start_offset, found)) as when_visible:

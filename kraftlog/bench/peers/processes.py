@@ -1,4 +1,4 @@
-"""Servers that are not ours, as processes of this one: started, awaited, and killed at the end."""
+"""Servers of other projects as child processes: started, awaited, and killed at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Servers:
         self._children = children
 
     async def until(self, attempt: Callable[[], Awaitable[Result | None]]) -> Result:
-        """What `attempt` returns as soon as that is not None. Raises ApiError if a process ended, or it takes long."""
+        """Repeat `attempt` until it returns a result. Raises ApiError if a process ended, or the time is over."""
         try:
             async with asyncio.timeout(START_TIMEOUT_SECONDS):
                 while (result := await attempt()) is None:
@@ -47,7 +47,7 @@ class Servers:
                 words = " / ".join(child.last_lines(LOG_LINES)) or "none"
                 raise ApiError(
                     ErrorCode.BROKER_NOT_AVAILABLE,
-                    f"a server of {self._name} ended with code {child.exit_code}, its last words: {words}",
+                    f"a server of {self._name} ended with code {child.exit_code}; its last log lines: {words}",
                 )
 
 
@@ -55,7 +55,7 @@ class Servers:
 async def servers(
     name: str, commands: Mapping[str, Sequence[str]], directory: Path, environment: Mapping[str, str]
 ) -> AsyncIterator[Servers]:
-    """Within the block these commands run; each writes to its file in `directory`. Afterwards they are killed."""
+    """Run these commands within the block; each writes to a file in `directory`. Kill them at the end."""
     children: list[ChildProcess] = []
     try:
         for label, command in commands.items():
@@ -68,6 +68,6 @@ async def servers(
 
 
 def ends_with_parent() -> list[str]:
-    """What goes before a command that does not notice when this process dies, as our nodes do: the kernel ends it."""
+    """Return a prefix for a command that makes the kernel kill it when this process dies. Nodes do not need it."""
     setpriv = shutil.which("setpriv")
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]

@@ -1,4 +1,4 @@
-"""From the figures of alternated rounds to medians, ratios of ours to theirs, and targets."""
+"""Computes medians, ratios of kraftlog to its peers, and targets from the figures of alternating rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ETCD: Final = "etcd"
 KAFKA: Final = "Kafka"
 
 Figures = Mapping[str, float]
-"""What one system measured in one round, by the keys of MEASURES."""
+"""The figures of one system in one round, by the keys of MEASURES."""
 
 Round = Mapping[str, Figures]
 """The figures of each system in one round."""
@@ -24,7 +24,7 @@ Round = Mapping[str, Figures]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure that is compared. `bound` is what the ratio of ours to etcd's must not pass."""
+    """A figure that is compared. `bound` is the bound of the ratio of kraftlog to etcd."""
 
     key: str
     label: str
@@ -33,7 +33,7 @@ class Measure:
     is_minimum: bool = False
 
     def show(self, value: float) -> str:
-        """A value with its unit."""
+        """Return a value with its unit."""
         return f"{value:,.0f}{self.unit}" if self.is_minimum else f"{value:.2f} {self.unit}"
 
 
@@ -43,7 +43,7 @@ VISIBLE: Final = "submit_to_visible_ms_p50"
 
 
 def load_key(callers: int) -> str:
-    """The key of a throughput."""
+    """Return the key of the throughput of this many callers."""
     return f"operations_per_second_of_{callers}_callers"
 
 
@@ -58,17 +58,20 @@ MEASURES: Final = (
 
 
 def counted(rounds: int) -> str:
-    """How many rounds, in words."""
+    """Return the number of rounds with the right word: "1 round", "2 rounds"."""
     return f"{rounds} round{'' if rounds == 1 else 's'}"
 
 
 def medians(rounds: Sequence[Round], system: str) -> dict[str, float]:
-    """Of each figure, over the rounds."""
+    """Return the median of each figure of a system over the rounds."""
     return {measure.key: median(found[system][measure.key] for found in rounds) for measure in MEASURES}
 
 
 def ratios(rounds: Sequence[Round], peer: str) -> dict[str, float]:
-    """Ours to theirs: the median of the rounds' ratios. What slows the machine down for a while slows down both."""
+    """Return kraftlog's figures divided by a peer's: the median of the rounds' ratios.
+
+    Anything that slows the machine down for a while slows down all systems of a round.
+    """
     return {
         measure.key: median(found[OWN][measure.key] / found[peer][measure.key] for found in rounds)
         for measure in MEASURES
@@ -76,7 +79,7 @@ def ratios(rounds: Sequence[Round], peer: str) -> dict[str, float]:
 
 
 def targets(to_etcd: Mapping[str, float]) -> list[Target]:
-    """The ratios to etcd beside their bounds."""
+    """Return the ratios to etcd with their bounds."""
     return [
         Target(
             f"{measure.label}, to etcd", round(to_etcd[measure.key], 3), measure.bound, "times", measure.is_minimum, 2
@@ -86,10 +89,10 @@ def targets(to_etcd: Mapping[str, float]) -> list[Target]:
 
 
 def comparison_table(rounds: Sequence[Round], labels: Mapping[str, str]) -> Table:
-    """A row for each measure: every system's median, then the ratios. `labels` names the systems, ours first."""
+    """Return a table with a row for each measure: the medians, then the ratios. `labels` names kraftlog first."""
     peers = [system for system in labels if system != OWN]
     columns = [*labels.values(), *(f"to {peer}" for peer in peers)]
-    title = f"Medians of {counted(len(rounds))}, and of ours to theirs"
+    title = f"Medians of {counted(len(rounds))}, and of the ratios of kraftlog to its peers"
     table = Table("", *columns, title=title, title_justify="left", box=None)
     for column in table.columns[1:]:
         column.justify = "right"

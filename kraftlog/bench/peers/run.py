@@ -1,13 +1,13 @@
-"""Ours, etcd and Kafka's controllers in turn: what an operation takes, and how many there are per second.
+"""kraftlog, etcd and Kafka's controllers in turn: the time of an operation, and the operations per second.
 
-In each round every system runs by itself: three new servers, and this process as the client, all on one machine. Every
-other round has the opposite order. First one operation at a time, each submitted shortly after the one before is
-visible on a node that does not lead; then 64 callers, and 256. Operations are not retried; one that fails makes the
-benchmark fail.
+In each round every system runs alone: three new servers, and this process as the client, all on one machine. Every
+other round has the opposite order. First operations run one at a time, each submitted shortly after the previous one is
+visible on a node that does not lead; then from 64 callers, and from 256. Operations are not retried; a failed one makes
+the benchmark fail.
 
-The clients are one event loop in this process, with one connection to the leader. They differ where the protocols do.
-Ours sends what is pending as one message; etcd has no such call. Kafka takes one request of a connection at a time:
-there each caller has a connection.
+The clients are one event loop in this process, with one connection to the leader. They differ as the protocols do.
+kraftlog's client sends all pending operations as one message; etcd has no such call. Kafka handles one request of a
+connection at a time, so each caller has its own connection there.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from kraftlog.bench.targets import targets_table
 from kraftlog.bench.throughput import WARM_UP_SECONDS, load_of
 
 FIRST_WARM_UP_FACTOR: Final = 3.0
-"""How much longer 64 callers submit before anything is measured: a JVM compiles what runs often."""
+"""The factor of the first warm-up, with 64 callers: a JVM compiles the hot code in that time."""
 START_SECONDS: Final = {OWN: 5.0, ETCD: 2.0, KAFKA: 15.0}
 OPERATION_SECONDS: Final = {OWN: 0.01, ETCD: 0.008, KAFKA: 0.06}
-"""How long a start and an operation take on the machine of docs/figures.md, to say how long the benchmark will take."""
+"""The times of a start and of an operation on the machine of docs/figures.md, to estimate the benchmark's time."""
 
 VISIBILITY: Final = {
     OWN: "by a Watch of a follower, in the client's process",
     ETCD: "by a Watch of a follower, in the client's process",
-    KAFKA: "by DescribeConfigs of a follower, asked from the acknowledgement on until it shows the value",
+    KAFKA: "by DescribeConfigs of a follower, repeated after the acknowledgement until it has the value",
 }
 
 Running = Callable[[Path], AbstractAsyncContextManager[System]]
@@ -74,17 +74,17 @@ class Sizes:
 
     rounds: int
     operations: int
-    """One at a time, of each system in each round."""
+    """The operations that run one at a time, of each system in each round."""
     seconds: float
-    """How long each number of callers submits."""
+    """How long each number of callers submits operations."""
     warm_up_seconds: float = WARM_UP_SECONDS
-    """How long they do before, uncounted."""
+    """How long they submit uncounted operations before."""
 
 
 async def run(
     peers_directory: Path, sizes: Sizes, directory: Path | None, json_path: Path | None, console: Console
 ) -> bool:
-    """Measure, print and write the result; returns whether there was a peer, and every operation succeeded."""
+    """Measure, print and write the result; return whether there was a peer, and every operation succeeded."""
     peers = find_peers(peers_directory)
     for name, reason in peers.missing.items():
         console.print(f"{name} is left out: {reason}")
@@ -123,14 +123,14 @@ async def run(
 
 
 def expected_seconds(systems: Iterable[str], sizes: Sizes) -> float:
-    """About how long the benchmark takes."""
+    """Estimate the time of the benchmark."""
     loads = (FIRST_WARM_UP_FACTOR + len(CALLERS)) * sizes.warm_up_seconds + len(CALLERS) * sizes.seconds
     operations = sizes.operations + WARM_UP_OPERATIONS
     return sizes.rounds * sum(START_SECONDS[name] + operations * OPERATION_SECONDS[name] + loads for name in systems)
 
 
 def _systems(peers: Peers) -> tuple[dict[str, Running], dict[str, str]]:
-    """How to run each system, and what it is called with its version; ours first."""
+    """Return how to run each system, and its name with its version, kraftlog first."""
     systems: dict[str, Running] = {OWN: OwnSystem.running}
     labels = {OWN: OWN}
     if peers.etcd is not None:
@@ -149,7 +149,7 @@ async def measure(
     errors: list[str],
     show: Callable[[str], None],
 ) -> list[Round]:
-    """Each system in each round; failed operations are added to `errors`. `show` is called with what is measured now.
+    """Measure each system in each round. Failed operations are added to `errors`, `show` gets the current step.
 
     Raises ApiError if a system does not start, or all of its operations fail.
     """
@@ -179,7 +179,7 @@ async def _turn(running: Running, sizes: Sizes, directory: Path | None, errors: 
 
 
 async def time_operations(system: System, operations: int, errors: list[str]) -> dict[str, float]:
-    """The median times of operations, one after the other, each shortly after the one before is visible."""
+    """Return the median times of operations, each submitted shortly after the previous one is visible."""
     acknowledged_ms, visible_ms = [], []
     async with system.watching() as when_visible:
         for _ in range(operations):

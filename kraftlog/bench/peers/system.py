@@ -1,4 +1,4 @@
-"""What is compared: a system of three servers, as its client sees it."""
+"""A system that is compared: three servers, as a client sees them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from kraftbase.errors import ApiError, ErrorCode
 VISIBLE_TIMEOUT_SECONDS: Final = 10.0
 
 WhenVisible = Callable[[int], Awaitable[int]]
-"""Returns when an operation, named by what its `submit` returned, was visible: nanoseconds of CLOCK_MONOTONIC."""
+"""Takes the result of `submit`; returns when the operation became visible, in nanoseconds of CLOCK_MONOTONIC."""
 
 
 class System(ABC):
-    """A running system. Its operation sets one small value, which is new each time, and is durable on a majority."""
+    """A running system. Its operation sets one small value, new each time, durably on a majority."""
 
     @abstractmethod
     async def submit(self) -> int:
-        """Carry out one operation at the leader; returns its place in the order of operations.
+        """Carry out one operation at the leader, without a retry; return its place in the order of operations.
 
-        Raises ApiError if it failed. It is not retried.
+        Raises ApiError if it failed.
         """
 
     @abstractmethod
     def watching(self) -> AbstractAsyncContextManager[WhenVisible]:
-        """Within the block a node that does not lead is watched, for operations that come one at a time."""
+        """Watch a node that does not lead, within the block. Operations must run one at a time."""
 
 
 class Watch:
-    """How far a watched node is known to be, and since when."""
+    """The last operation that is visible on a watched node, and since when."""
 
     def __init__(self) -> None:
         self._place = -1
@@ -41,14 +41,14 @@ class Watch:
         self._changed = asyncio.Event()
 
     def reached(self, place: int) -> None:
-        """The operation at `place` is visible now."""
+        """Note that the operation at `place` is visible now."""
         self._since_ns = time.monotonic_ns()
         self._place = place
         self._changed.set()
 
     @asynccontextmanager
     async def fed_by(self, stream: Coroutine[Any, Any, None]) -> AsyncIterator[WhenVisible]:
-        """Within the block `stream` runs, which calls `reached`."""
+        """Run `stream`, which calls `reached`, within the block."""
         feeding = asyncio.create_task(stream)
         feeding.add_done_callback(lambda _: self._changed.set())
         try:
@@ -58,7 +58,10 @@ class Watch:
             await asyncio.gather(feeding, return_exceptions=True)
 
     async def _wait_for(self, place: int, feeding: asyncio.Task[None]) -> int:
-        """Exact if no operation followed it. Raises ApiError REQUEST_TIMED_OUT, or what ended the stream."""
+        """Wait until `place` is visible, and return since when; exact if no later operation is.
+
+        Raises ApiError REQUEST_TIMED_OUT, or the error that ended the stream.
+        """
         try:
             async with asyncio.timeout(VISIBLE_TIMEOUT_SECONDS):
                 while self._place < place:

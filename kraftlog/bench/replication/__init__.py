@@ -1,1 +1,1 @@
-"""The same figures of three brokers of ours and of three of a stock Kafka, with three replicas of each partition."""
+"""The same figures for three brokers of kraftlog and three of a stock Kafka, with three replicas of each partition."""

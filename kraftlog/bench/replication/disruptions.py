@@ -1,4 +1,4 @@
-"""How the figures are measured in which a broker is killed, shut down, stopped, or comes back."""
+"""The measurements in which a broker is killed, shut down, stopped, or started again."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kraftlog.bench.process_usage import is_stopped, processor_seconds
 from kraftlog.bench.replication.experiments import Sizes, topic_configs
 
 RECORDS_PER_SECOND: Final = 5
-"""Of each partition."""
+"""The rate of each partition."""
 STOPPED_PARTITIONS: Final = 1
-"""Of which a broker follows that is stopped. A broker answers the requests of a connection in order: with more of them,
-those that get their first record when another has been waited for take a check more."""
+"""The partitions whose follower is stopped. A broker answers the requests of a connection in order, so with several
+partitions the time of a later one would include the wait for an earlier one."""
 WARM_UP_SECONDS: Final = 3.0
 POLL_SECONDS: Final = 0.005
 BYTES_PER_MEGABYTE: Final = 1_000_000
@@ -33,13 +33,13 @@ BYTES_PER_MEGABYTE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """What happens to a broker."""
+    """The signal that a broker gets."""
 
     number: signal.Signals
     is_leader: bool
     """Whether the broker leads the partitions, or follows them all."""
     seconds: float
-    """How long records are sent from then on, at least."""
+    """How long records are sent after the signal, at least."""
 
 
 KILLED: Final = Blow(signal.SIGKILL, is_leader=True, seconds=1.0)
@@ -48,7 +48,7 @@ STOPPED: Final = Blow(signal.SIGSTOP, is_leader=False, seconds=1.0)
 
 
 class BlowExperiment(Experiment):
-    """A client produces to a new topic, whose leader is always the same broker; then the blow."""
+    """A client produces to a new topic, whose leader is always the same broker, and sends the signal."""
 
     is_warmed_up = False
 
@@ -58,7 +58,7 @@ class BlowExperiment(Experiment):
         self._partitions = partitions
 
     async def measure(self, system: System) -> Figures:
-        """Once; afterwards all brokers run, and are in sync."""
+        """Measure once; afterwards all brokers run, and are in sync."""
         blow = self._blow
         replicas = system.broker_ids
         victim = replicas[0 if blow.is_leader else -1]
@@ -93,7 +93,7 @@ class StopExperiment(BlowExperiment):
     """A follower is stopped, and leaves the ISR."""
 
     async def _carried_out(self, system: System, load: Interruption, others: list[int]) -> Figures:
-        """Also when it was out of every ISR, as a client sees it that asks again and again."""
+        """Also measure when the follower left every ISR, as a client sees it that asks again and again."""
         carrying = asyncio.create_task(carried_out(load))
         try:
             await _until(lambda: is_stopped(load.victim_pid), carrying)
@@ -108,7 +108,7 @@ class StopExperiment(BlowExperiment):
 class CatchUpExperiment(Experiment):
     """A follower is down while records are produced; a client consumes them; then the follower fetches them.
 
-    What is counted is from the first byte that it appends, so not its start, until it is in the ISR again.
+    The time is counted from the first byte that the follower appends, without its start, until it is in the ISR again.
     """
 
     is_warmed_up = False
@@ -118,7 +118,7 @@ class CatchUpExperiment(Experiment):
         self._behind_bytes = sizes.behind_bytes
 
     async def measure(self, system: System) -> Figures:
-        """Once, with a new topic of one partition."""
+        """Measure once, with a new topic of one partition."""
         replicas = system.broker_ids
         leader, victim = replicas[0], replicas[-1]
         configs = topic_configs(system, is_flushed=False)
@@ -153,7 +153,7 @@ class CatchUpExperiment(Experiment):
 
 
 async def _until(holds: Callable[[], bool], meanwhile: asyncio.Task[Any]) -> None:
-    """Return when it holds. Raises what the task raises."""
+    """Return when the condition holds. Raises what the task raises."""
     while True:
         if holds():
             return
@@ -163,7 +163,7 @@ async def _until(holds: Callable[[], bool], meanwhile: asyncio.Task[Any]) -> Non
 
 
 def disruptive_experiments(sizes: Sizes) -> Mapping[str, Experiment]:
-    """Those with the defaults of both systems."""
+    """Return the experiments with the defaults of both systems."""
     found: list[Experiment] = [
         BlowExperiment("leader-killed", sizes, KILLED, sizes.partitions),
         BlowExperiment("controlled-shutdown", sizes, SHUT_DOWN, sizes.partitions),
@@ -173,5 +173,5 @@ def disruptive_experiments(sizes: Sizes) -> Mapping[str, Experiment]:
 
 
 def lagging_experiments(sizes: Sizes) -> Mapping[str, Experiment]:
-    """Those with a smaller `replica.lag.time.max.ms`."""
+    """Return the experiments with a smaller `replica.lag.time.max.ms`."""
     return {"follower-stopped": StopExperiment("follower-stopped", sizes, STOPPED, STOPPED_PARTITIONS)}

@@ -1,4 +1,4 @@
-"""How the figures of brokers that all run are measured: produce, and one record at a time."""
+"""The measurements in which all brokers run: produce, and one record at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kraftlog.bench.broker.system import System
 BROKERS: Final = 3
 BATCH_BYTES: Final = 65_536
 IN_SYNC_MIN: Final = {"min.insync.replicas": "2"}
-"""Of every topic, at both systems."""
+"""A config of every topic, on both systems."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,33 +24,33 @@ class Sizes:
     """How much is measured."""
 
     pairs: int = 7
-    """Of produce and of single records."""
+    """The pairs of produce and of single records."""
     rounds: int = 5
-    """Of what ends or stops a broker: pairs, too."""
+    """The pairs of the measurements that end or stop a broker."""
     total_bytes: int = 1_000_000_000
-    """Of each figure of produce."""
+    """The bytes of each unflushed produce figure."""
     flushed_bytes: int = 200_000_000
-    """Of those that are flushed."""
+    """The bytes of each flushed produce figure."""
     records: int = 2_000
-    """One at a time."""
+    """The number of records that are produced one at a time."""
     partitions: int = 100
-    """That the broker leads which is killed, or shut down."""
+    """The partitions of the broker that is killed or shut down."""
     behind_bytes: int = 2_000_000_000
-    """How much the follower that catches up has missed."""
+    """How many bytes the follower that catches up has missed."""
 
     @property
     def warm_up_records(self) -> int:
-        """One at a time, not counted."""
+        """The number of records that are produced one at a time and not counted."""
         return max(1, self.records // 5)
 
 
 def topic_configs(system: System, *, is_flushed: bool) -> dict[str, str]:
-    """Of a topic whose records are flushed on every replica before they are acknowledged, or on none."""
+    """Return the configs of a topic that flushes records on every replica before it acknowledges them, or on none."""
     return {**(system.flushed if is_flushed else system.unflushed), **IN_SYNC_MIN}
 
 
 class ProduceExperiment(Experiment):
-    """To a new topic each time, which is deleted then."""
+    """Produces to a new topic each time, and deletes it."""
 
     def __init__(self, name: str, sizes: Sizes, *, partitions: int, is_flushed: bool) -> None:
         super().__init__(name, sizes.pairs)
@@ -74,7 +74,7 @@ class ProduceExperiment(Experiment):
 
 
 class OneRecordExperiment(Experiment):
-    """One record at a time, to a new topic of one partition."""
+    """Produces and consumes one record at a time, in a new topic of one partition."""
 
     def __init__(self, name: str, sizes: Sizes, *, is_flushed: bool) -> None:
         super().__init__(name, sizes.pairs)
@@ -92,7 +92,7 @@ class OneRecordExperiment(Experiment):
 
 
 def steady_experiments(sizes: Sizes) -> Mapping[str, Experiment]:
-    """Those in which every broker runs."""
+    """Return the experiments in which every broker runs."""
     found: list[Experiment] = [
         ProduceExperiment(
             f"produce-{partitions}{'-flushed' if is_flushed else ''}",

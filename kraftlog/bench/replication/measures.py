@@ -1,4 +1,4 @@
-"""Which figures of replication there are, what of them is judged, and by which bound (issue 19)."""
+"""The figures of replication, with their measures and bounds (issue 19)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 from kraftlog.bench.broker.measure import COST, Judged, Measure, Measures, limited, moved, one_record
 
 LAG_TIME_MAX_SECONDS: Final = 4.0
-"""`replica.lag.time.max.ms` of both where a follower is stopped: less than the session, which would end first."""
+"""`replica.lag.time.max.ms` of both systems where a follower is stopped. It is less than the session timeout, so that
+the follower leaves the ISR before its session ends."""
 
 _SLOWEST: Final = Measure("slowest_ms", "slowest record", "ms", decimals=0)
 _ERRORS: Final = limited(0, "errors", "errors that the client sees", "errors")

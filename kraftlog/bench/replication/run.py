@@ -1,8 +1,8 @@
-"""Three brokers of ours and of a stock Kafka in alternated pairs, with three replicas of each partition.
+"""Three brokers of kraftlog and of a stock Kafka in alternating pairs, with three replicas of each partition.
 
-Both are four processes: a controller, which is one voter at ours, and three brokers, so that killing a broker kills no
-controller. The processor time is that of the three brokers. Figures that need other configs of brokers than the
-defaults are measured at brokers of their own, which start when the others have ended.
+Both systems are four processes: a controller, which for kraftlog is one voter, and three brokers, so that killing a
+broker kills no controller. The processor time is that of the three brokers. Figures that need other broker configs than
+the defaults are measured on separate brokers, which start after the others have ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kraftlog.bench.replication.experiments import BROKERS, Sizes, steady_experi
 from kraftlog.bench.replication.measures import LAG_TIME_MAX_SECONDS, MEASURES
 
 SPACE_FACTOR: Final = 2.5 * BROKERS
-"""Bytes on the disk of the largest figure, at both systems, with room for what is deleted a moment later."""
+"""The disk space of the largest figure on both systems, including files that are deleted a moment later."""
 SHORT_LAG: Final = {"replica.lag.time.max.ms": str(round(LAG_TIME_MAX_SECONDS * 1_000))}
 
 
@@ -57,7 +57,7 @@ async def run(
 
 
 def _configs(extra: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Of each system's brokers."""
+    """Return the configs of each system's brokers."""
     return {system: {**configs, **extra} for system, configs in QUICK_DELETIONS.items()}
 
 
@@ -66,6 +66,6 @@ def _check_room(path: Path, figures: Sequence[str], sizes: Sizes) -> None:
     wanted, free = round(SPACE_FACTOR * largest), shutil.disk_usage(path).free
     if free < wanted:
         raise ConfigurationError(
-            f"{path} has {free / 1e9:.1f} GB of room, and {wanted / 1e9:.1f} GB are needed; choose another place with"
-            " --dir, or less with --bytes and --behind-bytes"
+            f"{path} has {free / 1e9:.1f} GB free, and {wanted / 1e9:.1f} GB are needed; choose another directory with"
+            " --dir, or less data with --bytes and --behind-bytes"
         )

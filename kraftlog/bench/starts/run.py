@@ -1,8 +1,8 @@
 """How long a broker takes to open its logs, by this code and by another checkout's.
 
-Each version opens copies of log directories that it has made itself, in turn, pair by pair: 1,000 partitions of three
-segments after a clean shutdown and after a kill, and one partition of 2,000 segments. The figure is the median of the
-ratios of the pairs.
+Each version opens copies of log directories that it has made itself: 1,000 partitions of three segments, and one
+partition of 2,000 segments, each after a clean shutdown and after a kill. The versions run in pairs, and the result is
+the median of the pairs' ratios.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ OWN_CODE: Final = Path(kraftlog.__file__).resolve().parents[1]
 
 
 class Layout(NamedTuple):
-    """What is opened."""
+    """The log directory that is opened."""
 
     partitions: int
     segments: int
     end: str
-    """How the broker has ended: clean or killed."""
+    """How the broker ended: "clean" or "killed"."""
     limit: float
-    """How many times the other version's time it may take."""
+    """The largest allowed ratio to the other version's time."""
 
     def __str__(self) -> str:
         return f"{self.partitions:,} x {self.segments:,} segments, {self.end}"
@@ -53,7 +53,7 @@ Pairs = list[tuple[float, float]]
 
 
 def run(against: Path, pairs: int, directory: Path | None, json_path: Path | None, console: Console) -> bool:
-    """Measure, print and write the result; returns whether each limit holds.
+    """Measure, print and write the result; return whether each limit holds.
 
     Raises ConfigurationError if there is no kraftlog in `against`, or a version fails.
     """
@@ -97,7 +97,7 @@ def _open(code: Path, made: Path, path: Path, layout: Layout) -> float:
     finally:
         shutil.rmtree(path)
     if int(count) != layout.partitions:
-        raise ConfigurationError(f"the code in {code} has opened {count} logs of {layout.partitions}")
+        raise ConfigurationError(f"the code in {code} has opened {count} of {layout.partitions} logs")
     return float(seconds)
 
 

@@ -1,9 +1,9 @@
-"""A process that makes a log directory, or opens one and prints how many seconds that took.
+"""A process that makes a log directory, or opens one and prints the seconds and the number of logs.
 
     python worker.py make DIR PARTITIONS SEGMENTS clean|killed
     python worker.py open DIR
 
-It is run with PYTHONPATH set to the version that is measured, so it uses only what the versions have in common.
+It runs with PYTHONPATH set to the measured version, so it uses only functions that both versions have.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FLUSHED_AT_ONCE = 100
 
 
 def opened(path: str) -> LogManager:
-    """The log directory, with its logs."""
+    """Open the log directory with its logs."""
     return LogManager.open(
         PosixFileSystem(), [path], AsyncioRuntime(ThreadPoolExecutor(1)), cluster_id=CLUSTER_ID, node_id=1,
         config_of=lambda partition: PartitionLogConfig(),
@@ -39,7 +39,7 @@ def opened(path: str) -> LogManager:
 
 
 def make(path: str, partitions: int, segments: int, end: str) -> None:
-    """Make logs with so many segments each, and end as a broker that shuts down, or is killed."""
+    """Make logs with this many segments each, and end like a broker that shuts down or is killed."""
     manager = opened(path)
     now_ms = time.time_ns() // 1_000_000
     record = Record(0, now_ms, None, bytes(VALUE_BYTES))
@@ -61,7 +61,7 @@ def make(path: str, partitions: int, segments: int, end: str) -> None:
 
 
 async def main(arguments: list[str]) -> None:
-    """Do what is asked."""
+    """Make or open a log directory, according to the arguments."""
     if arguments[0] == "make":
         make(arguments[1], int(arguments[2]), int(arguments[3]), arguments[4])
     else:

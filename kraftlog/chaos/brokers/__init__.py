@@ -1,1 +1,1 @@
-"""`kraftlog chaos brokers`: voters and data brokers as processes under faults, while clients remember every answer."""
+"""`kraftlog chaos brokers`: voters and data brokers as processes under faults, while clients record every answer."""

@@ -1,4 +1,4 @@
-"""What must hold of brokers after all faults have ended."""
+"""Checks of brokers after all faults have ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from statemachine.query.descriptions import PartitionDescription
 SETTLE_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.2
 FENCED: Final = b" was fenced:"
-"""In the log of a broker."""
+"""A broker's log line about its fencing has this text."""
 
 
 async def until_in_sync(cluster: ClusterWithBrokers) -> None:
-    """Wait until every replica of every partition is in sync, and none moves. Raises ApiError, TimeoutError."""
+    """Wait until every replica is in sync, and no partition is being reassigned. Raises ApiError, TimeoutError."""
     async with asyncio.timeout(SETTLE_SECONDS):
         while True:
             found = [of for partitions in (await cluster.partitions()).values() for of in partitions]
@@ -45,7 +45,7 @@ async def until_all_produce(ledger: Ledger, partitions: Sequence[At]) -> None:
 
 
 async def none_is_fenced(cluster: ClusterWithBrokers, seconds: float) -> list[str]:
-    """Which brokers say within this time that they were fenced. Nothing else is wrong with them."""
+    """Return a violation for each broker whose log says within this time that it was fenced, although it is healthy."""
     before = {broker_id: cluster.log_path(broker_id).stat().st_size for broker_id in cluster.broker_ids}
     await asyncio.sleep(seconds)
     return [
@@ -58,10 +58,10 @@ async def none_is_fenced(cluster: ClusterWithBrokers, seconds: float) -> list[st
 def replicas_agree(
     brokers: LocalBrokers, described: Mapping[str, Sequence[PartitionDescription]], *, is_retained: bool = False
 ) -> list[str]:
-    """The files of the replicas of each partition have the same bytes, and in these each producer's sequence holds.
+    """Check that the replicas of each partition have the same bytes, with correct sequences of each producer.
 
-    The brokers do not run. With `is_retained` each replica has deleted its oldest segments for itself: what all of them
-    have is compared.
+    The brokers must not run. With `is_retained` each replica has deleted old segments on its own, so only the offsets
+    that all replicas have are compared. Return the violations.
     """
     wrong = []
     for topic, partitions in described.items():
@@ -80,12 +80,12 @@ def replicas_agree(
 
 
 def sequences_hold(batches: bytes) -> list[str]:
-    """What is wrong in a partition: within an epoch of a producer, each batch goes on where the one before ended."""
+    """Return the violations in a partition: a batch must continue its producer's previous sequence."""
     following: dict[tuple[int, int], int] = {}
     wrong = []
     for batch in read_batches(batches):
         if batch.producer_id < 0:
-            continue  # it is not idempotent
+            continue  # no idempotent producer
         producer = (batch.producer_id, batch.producer_epoch)
         expected = following.get(producer, batch.base_sequence)
         if batch.base_sequence != expected:
@@ -98,7 +98,7 @@ def sequences_hold(batches: bytes) -> list[str]:
 
 
 def _from_common_start(found: Mapping[int, bytes]) -> dict[int, bytes]:
-    """The bytes of each replica from the highest offset at which one of them starts."""
+    """Return the bytes of each replica from the highest log start of all replicas on."""
     batches = {broker_id: list(read_batches(content)) for broker_id, content in found.items()}
     start = max((of[0].base_offset for of in batches.values() if of), default=0)
     return {
@@ -108,5 +108,5 @@ def _from_common_start(found: Mapping[int, bytes]) -> dict[int, bytes]:
 
 
 def _batches(directory: Path) -> bytes:
-    """A replica's bytes. Its segments may begin elsewhere than another's."""
+    """Return the bytes of all of a replica's segments. Segments of other replicas may begin at other offsets."""
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))

@@ -1,7 +1,7 @@
-"""Clients of the brokers, by confluent-kafka: producers, readers, and one that reads everything back.
+"""Clients of the brokers, with confluent-kafka: producers, readers, and one that reads everything back.
 
-Each producer and reader is a thread. Producers are idempotent and wait for all in sync; what they were told goes into
-the ledger. When a producer of the library cannot go on, another takes its place, under another name.
+Each producer and reader is a thread. Producers are idempotent, use acks=all, and enter their answers into the ledger.
+When a producer of the library fails for good, another one with another name replaces it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from kraftlog.chaos.brokers.ledger import At, Ledger
 
 RECORDS_PER_SECOND: Final = 100
-"""Of each producer."""
+"""The rate of each producer."""
 FILLER: Final = bytes(range(256))
-"""The value of every record, unless a subclass has others: what tells records apart is their keys."""
+"""The value of every record, unless a subclass has others: keys distinguish records."""
 READ_SECONDS: Final = 0.1
 RECORDS_PER_CALL: Final = 1_000
 BACK_SECONDS: Final = 120.0
-"""How long reading everything back may take when nothing is broken."""
+"""How long reading everything back may take without faults."""
 DELIVERY_TIMEOUT_MS: Final = 30_000
 CONNECTED: Final[Mapping[str, Any]] = {
     "log_level": 0,
@@ -36,7 +36,7 @@ CONNECTED: Final[Mapping[str, Any]] = {
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.interval.ms": 2_000,
 }
-"""Impatient: a broker that is paused is left soon."""
+"""Short timeouts, so that a client soon leaves a paused broker."""
 SETTINGS: Final[Mapping[str, Any]] = {**CONNECTED, "allow.auto.create.topics": False}
 LIST_SECONDS: Final = 2.0
 CUT_ERRORS: Final = (KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
@@ -55,22 +55,22 @@ class Clients:
         producers: int,
         records_per_second: float = RECORDS_PER_SECOND,
     ) -> None:
-        """Nothing runs yet. `records_per_second` are those of each producer."""
+        """Starts nothing. `records_per_second` is the rate of each producer."""
         self.ledger = ledger
         self._records_per_second = records_per_second
         self._bootstrap_servers = bootstrap_servers
         self._partitions = partitions
         self._is_over = threading.Event()
-        """Producing has ended."""
+        """Set when producers must end."""
         self._may_end = threading.Event()
-        """Readers have read enough."""
+        """Set when readers must end."""
         seeds = [random.getrandbits(32) for _ in range(producers)]
         self._producers = [
             threading.Thread(target=self._guarded, args=(functools.partial(self._produce, number, Random(seed)),))
             for number, seed in enumerate(seeds)
         ]
         self.next_offsets = {f"reader {number}": dict.fromkeys(partitions, OFFSET_BEGINNING) for number in range(2)}
-        """Where each reader is; it writes, and others may look."""
+        """The next offset of each reader. The reader writes it, other threads may read it."""
         self.last_errors: dict[str, str] = dict.fromkeys(self.next_offsets, "none")
         self._readers = [
             threading.Thread(target=self._guarded, args=(functools.partial(self._read, name),))
@@ -84,13 +84,13 @@ class Clients:
             thread.start()
 
     def stop_producing(self) -> None:
-        """Let producers end when all that they sent is acknowledged or abandoned."""
+        """Let producers end when all their records are acknowledged or have failed."""
         self._is_over.set()
         for thread in self._producers:
             thread.join()
 
     def stop(self) -> None:
-        """Let all end."""
+        """Let producers and readers end."""
         self.stop_producing()
         self._may_end.set()
         for thread in self._readers:
@@ -105,7 +105,7 @@ class Clients:
             self._produce_as(f"{number}.{incarnation}", number, random)
 
     def producer_settings(self, number: int) -> dict[str, Any]:
-        """Those of the producer with this number."""
+        """Return the settings of the producer with this number."""
         return {
             **SETTINGS,
             "bootstrap.servers": self._bootstrap_servers,
@@ -117,11 +117,11 @@ class Clients:
         }
 
     def value(self, random: Random) -> bytes:
-        """The value of the next record."""
+        """Return the value of the next record."""
         return FILLER
 
     def _produce_as(self, name: str, number: int, random: Random) -> None:
-        """Until the end, or the library's producer has failed for good."""
+        """Produce until the end, or until the library's producer has failed for good."""
         producer = Producer(self.producer_settings(number))
         try:
             for sequence in itertools.count():
@@ -135,7 +135,7 @@ class Clients:
                     producer.poll(left)
             producer.flush(2 * DELIVERY_TIMEOUT_MS / 1_000)
         except KafkaException as failure:
-            self.ledger.note(f"producer {name} cannot go on: {failure.args[0].str()}")
+            self.ledger.note(f"producer {name} has failed: {failure.args[0].str()}")
 
     def _answered(self, at: At, key: str, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -147,9 +147,9 @@ class Clients:
     # --- readers ------------------------------------------------------------------------------------------------------
 
     def _read(self, name: str) -> None:
-        """Follow all partitions from their beginnings, with another consumer whenever one must go on elsewhere.
+        """Read all partitions from their beginnings. A new consumer is made whenever a reader must change its offset.
 
-        A consumer that got an error in a partition refuses to seek there.
+        After an error in a partition, a consumer refuses to seek there.
         """
         while not self._may_end.is_set():
             with closing(consumer_of(self._bootstrap_servers, self.next_offsets[name])) as consumer:
@@ -159,10 +159,10 @@ class Clients:
                         goes_on = self.take(name, message) and goes_on
 
     def take(self, name: str, message: Message) -> bool:
-        """Enter what a reader was given, a record or an error; returns whether its consumer goes on.
+        """Enter a record or an error that a reader received; return whether its consumer can continue.
 
-        A leader that is deposed and does not know it may tell a reader that its log ends before what that has read from
-        the next leader. The reader goes on where it was; whether everything is there is found out at the end.
+        A former leader that does not know of its successor may report a log end below the offset that the reader has
+        reached at the successor. The reader continues at its offset; the check at the end finds missing records.
         """
         error = message.error()
         if error is None:
@@ -179,7 +179,7 @@ class Clients:
         return True
 
     def until_all_is_read(self, timeout_seconds: float) -> list[str]:
-        """Wait until each reader has all that was acknowledged until now; returns what keeps some of them."""
+        """Wait until each reader has all records acknowledged until now; return the readers that are still behind."""
         ends = self.ledger.offsets_to_find()
         deadline = time.monotonic() + timeout_seconds
         while behind := self._behind(ends):
@@ -197,12 +197,12 @@ class Clients:
         ]
 
     def _watch_high_watermarks(self) -> None:
-        """Ask for the ends of all partitions again and again."""
+        """Request the ends of all partitions again and again, and enter them."""
         client = AdminClient({**CONNECTED, "bootstrap.servers": self._bootstrap_servers})
         asked = {TopicPartition(*at): OffsetSpec.latest() for at in self._partitions}  # type: ignore[no-untyped-call]
         while not self._may_end.wait(READ_SECONDS):
             for of, answer in client.list_offsets(asked, request_timeout=LIST_SECONDS).items():
-                with suppress(KafkaException):  # no leader, or one that is not ready or not reached
+                with suppress(KafkaException):  # no leader, or it is not ready or not reachable
                     found = answer.result()
                     if found.leader_epoch is not None:
                         self.ledger.see_high_watermark(At(of.topic, of.partition), found.leader_epoch, found.offset)
@@ -216,7 +216,7 @@ class Clients:
 
 
 def read_back(bootstrap_servers: str, ends: Mapping[At, int], timeout_seconds: float) -> dict[At, dict[int, str]]:
-    """The records of partitions from their beginnings to these ends, as far as they come within the time."""
+    """Return the records of partitions from their beginnings to these ends, as far as they arrive in time."""
     found: dict[At, dict[int, str]] = {at: {} for at in ends}
     left = {at for at, end in ends.items() if end > 0}
     deadline = time.monotonic() + timeout_seconds
@@ -235,7 +235,7 @@ def read_back(bootstrap_servers: str, ends: Mapping[At, int], timeout_seconds: f
 
 
 def consumer_of(bootstrap_servers: str, offsets: Mapping[At, int]) -> Consumer:
-    """A consumer at these offsets."""
+    """Return a consumer at these offsets."""
     consumer = Consumer(
         {
             **SETTINGS,
@@ -250,8 +250,8 @@ def consumer_of(bootstrap_servers: str, offsets: Mapping[At, int]) -> Consumer:
 
 
 def entry_of(message: Message) -> tuple[At, int, str]:
-    """The partition, the offset and the key of a record."""
+    """Return the partition, the offset and the key of a record."""
     topic, partition, offset, key = message.topic(), message.partition(), message.offset(), message.key()
     if topic is None or partition is None or offset is None or key is None:
-        raise ValueError("a record came without its place or its key")
+        raise ValueError("a record has no partition, no offset or no key")
     return At(topic, partition), offset, key.decode()

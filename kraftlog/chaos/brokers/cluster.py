@@ -1,4 +1,4 @@
-"""Voters and data brokers as one cluster: to a fault a broker is one more node."""
+"""Voters and data brokers as one cluster: faults treat a broker as one more node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from statemachine.query.descriptions import PartitionDescription
 
 
 class ClusterWithBrokers(LocalCluster):
-    """The nodes of a directory, and brokers beside them, all by their ids. `client` is of the same event loop."""
+    """The nodes of a directory and brokers, all by their ids. `client` belongs to the same event loop."""
 
     def __init__(
         self, directory: ClusterDirectory, command: Command, brokers: LocalBrokers, client: AdminClient
@@ -49,7 +49,7 @@ class ClusterWithBrokers(LocalCluster):
         return self.brokers.pid(node_id) if self._is_broker(node_id) else super().pid(node_id)
 
     async def start(self, node_ids: Iterable[NodeId] | None = None) -> None:
-        """Start them, nodes first, and wait until nodes answer and brokers are unfenced. Raises NodeDied, ApiError."""
+        """Start nodes, then brokers; wait until nodes answer and brokers are unfenced. Raises NodeDied, ApiError."""
         nodes, brokers = self._parted(node_ids)
         if nodes:
             await super().start(nodes)
@@ -74,7 +74,7 @@ class ClusterWithBrokers(LocalCluster):
             super().send_signal(node_id, number)
 
     async def stop(self, node_ids: Iterable[NodeId] | None = None) -> None:
-        """Stop them, brokers first: each shuts down controlled."""
+        """Stop brokers, each with a controlled shutdown, then nodes."""
         nodes, brokers = self._parted(node_ids)
         if brokers:
             await self.brokers.stop(brokers)
@@ -90,13 +90,13 @@ class ClusterWithBrokers(LocalCluster):
         return False
 
     async def partitions(self) -> dict[str, tuple[PartitionDescription, ...]]:
-        """Those of every topic. Raises ApiError."""
+        """Return the partitions of every topic. Raises ApiError."""
         listed = await self.client.list_topics()
         described = await self.client.describe_topics([topic.name for topic in listed.topics])
         return {topic.name: topic.partitions for topic in described.topics}
 
     async def leading_broker(self, random: Random) -> NodeId:
-        """The broker that leads some partition; any broker if none is found."""
+        """Return a broker that leads a partition; any broker if no leader is found."""
         fallback = random.choice(self.broker_ids)
         leaders: list[int] = []
         with suppress(ApiError, TimeoutError):
@@ -119,6 +119,6 @@ LOOK_SECONDS = 2.0
 
 
 def with_brokers(arena: Arena) -> ClusterWithBrokers:
-    """The cluster of an arena that has brokers."""
-    check(isinstance(arena.cluster, ClusterWithBrokers), "faults of brokers are made in clusters that have some")
+    """Return the cluster of an arena, which must have brokers."""
+    check(isinstance(arena.cluster, ClusterWithBrokers), "faults of brokers need a cluster with brokers")
     return arena.cluster  # type: ignore[return-value]

@@ -45,10 +45,10 @@ def main(words: Sequence[str], console: Console) -> int:
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = run_parser(
         "kraftlog chaos brokers",
-        "Faults on three voters and three data brokers, while clients remember what was acknowledged.",
-        minutes="how long faults are made, at least",
+        "Faults on three voters and three data brokers, while clients record what was acknowledged.",
+        minutes="how long faults are injected, at least",
     )
-    parser.add_argument("--kills", type=int, default=0, metavar="N", help="go on until brokers were killed N times")
+    parser.add_argument("--kills", type=int, default=0, metavar="N", help="continue until brokers were killed N times")
     parser.add_argument(
         "--network", choices=("auto", "namespaces", "loopback"), default="auto", help="how links are cut, if at all"
     )

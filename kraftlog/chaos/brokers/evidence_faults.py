@@ -1,4 +1,4 @@
-"""What looks like the end of a broker's process to a controller, and mostly is none (CT-65)."""
+"""Faults that look to a controller like the end of a broker's process; mostly the process lives (CT-65)."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from kraftlog.network.listening import BACKLOG
 RESETS: Final = 3
 RESET_PAUSE_SECONDS: Final = (0.02, 1.0)
 REFUSED_SECONDS: Final = (0.01, 0.05)
-"""Shorter than what CT-65 takes for the end of a process, also if it begins and ends a little late."""
+"""Shorter than the time after which CT-65 assumes the end of a process, even with small delays."""
 CONNECT_SECONDS: Final = 0.5
 
 
 class RestartAtOnce(Nemesis):
-    """A broker that leads is ended and started again at once: the controller may not have noticed its end."""
+    """Ends a leading broker and starts it again at once: the controller may not have noticed its end."""
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
         self._victim: NodeId | None = None
 
     async def start(self, arena: Arena) -> None:
-        """End it, and start it."""
+        """End the broker, and start it."""
         self._victim = await with_brokers(arena).leading_broker(self.random)
         await self.end(arena, self._victim)
         await arena.start(self._victim)
 
     async def stop(self, arena: Arena) -> None:
-        """Let its start complete."""
+        """Wait until the broker has started."""
         if self._victim is not None:
             await arena.start(self._victim)
 
     async def end(self, arena: Arena, victim: NodeId) -> None:
-        """End it."""
+        """End the broker."""
         raise NotImplementedError
 
 
 class KillAndStart(RestartAtOnce):
-    """With SIGKILL."""
+    """Ends the broker with SIGKILL."""
 
     name = "kill a broker and start it at once"
 
@@ -59,7 +59,7 @@ class KillAndStart(RestartAtOnce):
 
 
 class ShutDownAndStart(RestartAtOnce):
-    """With SIGTERM."""
+    """Ends the broker with SIGTERM."""
 
     name = "shut down a broker and start it at once"
 
@@ -69,7 +69,7 @@ class ShutDownAndStart(RestartAtOnce):
 
 
 class FillAcceptQueue(PauseOne):
-    """A broker is paused, takes no more connections, and the ones to the controllers are reset."""
+    """Pauses a broker, fills its accept queue with connections, and resets its connections to the controllers."""
 
     name = "fill a broker's accept queue"
 
@@ -78,11 +78,11 @@ class FillAcceptQueue(PauseOne):
         self._connections = ExitStack()
 
     async def choose(self, arena: Arena) -> NodeId:
-        """One that leads."""
+        """Choose a leading broker."""
         return await with_brokers(arena).leading_broker(self.random)
 
     async def start(self, arena: Arena) -> None:
-        """Pause it, fill the queue, reset its connections."""
+        """Pause the broker, fill its queue, and reset its connections."""
         await super().start(arena)
         if self._victim not in arena.truth.paused:
             return
@@ -96,7 +96,7 @@ class FillAcceptQueue(PauseOne):
         await reset(arena, self._victim)
 
     async def stop(self, arena: Arena) -> None:
-        """Give the connections up, and let it continue."""
+        """Close the connections, and let the broker continue."""
         self._connections.close()
         await super().stop(arena)
 
@@ -114,12 +114,12 @@ class FillAcceptQueue(PauseOne):
 
 
 class ResetConnections(Nemesis):
-    """The connections of a live broker to the controllers are reset, some times in a row."""
+    """Resets the connections of a live broker to the controllers, several times in a row."""
 
     name = "reset a broker's connections"
 
     async def start(self, arena: Arena) -> None:
-        """Reset them."""
+        """Reset the connections."""
         victim = self.random.choice(with_brokers(arena).broker_ids)
         for _ in range(RESETS):
             await reset(arena, victim)
@@ -127,12 +127,12 @@ class ResetConnections(Nemesis):
 
 
 class RefuseForAMoment(Nemesis):
-    """Something resets the connections of a live broker and refuses others, for less than 100 ms."""
+    """Resets the connections of a live broker and refuses new ones, for less than 100 ms."""
 
     name = "refuse connections to a broker for a moment"
 
     async def start(self, arena: Arena) -> None:
-        """Refuse."""
+        """Refuse connections several times."""
         victim = self.random.choice(with_brokers(arena).broker_ids)
         for _ in range(RESETS):
             seconds = self.random.uniform(*REFUSED_SECONDS)
@@ -144,23 +144,23 @@ class RefuseForAMoment(Nemesis):
 
 
 class ClogBroker(SlowLink):
-    """The links of a broker are slow, and its connections to the controllers are reset."""
+    """Slows the links of a broker down, and resets its connections to the controllers."""
 
     name = "clog the links of a broker"
 
     async def start(self, arena: Arena) -> None:
-        """Slow them down, and reset the connections."""
+        """Slow the links down, and reset the connections."""
         await super().start(arena)
         if self._victim is not None:
             await reset(arena, self._victim)
 
     def choose(self, arena: Arena) -> NodeId:
-        """Any broker."""
+        """Choose any broker."""
         return self.random.choice(with_brokers(arena).broker_ids)
 
 
 NEEDS_NAMESPACES: Final = (FillAcceptQueue, ResetConnections, RefuseForAMoment)
-"""Faults that no other network can make."""
+"""The faults that only network namespaces can inject."""
 
 
 async def reset(arena: Arena, broker_id: NodeId) -> None:
@@ -171,6 +171,6 @@ async def reset(arena: Arena, broker_id: NodeId) -> None:
 
 
 def network_of(arena: Arena) -> Namespaces:
-    """The network, which has namespaces: these faults are left out elsewhere."""
+    """Return the network of an arena, which must be namespaces: elsewhere these faults are left out."""
     check(isinstance(arena.network, Namespaces), "connections are reset in network namespaces only")
     return arena.network  # type: ignore[return-value]

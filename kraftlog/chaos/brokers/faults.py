@@ -1,4 +1,4 @@
-"""The faults of brokers. Those of nodes are in `kraftlog.chaos.nemesis` and `kraftlog.chaos.partitions`."""
+"""The faults of brokers. `kraftlog.chaos.nemesis` and `kraftlog.chaos.partitions` have the faults of nodes."""
 
 from __future__ import annotations
 
@@ -35,152 +35,152 @@ from statemachine.query.partition_descriptions import ElectionType
 
 
 class KillBroker(Kill):
-    """Any broker."""
+    """Kills any broker."""
 
     name = "kill a broker"
 
     async def choose(self, arena: Arena) -> list[NodeId]:
-        """Any broker."""
+        """Choose any broker."""
         return [self.random.choice(with_brokers(arena).broker_ids)]
 
 
 class KillLeadingBroker(Kill):
-    """The broker that leads some partition."""
+    """Kills a broker that leads a partition."""
 
     name = "kill a leading broker"
 
     async def choose(self, arena: Arena) -> list[NodeId]:
-        """That one."""
+        """Choose a leading broker."""
         return [await with_brokers(arena).leading_broker(self.random)]
 
 
 class KillAllButOne(Kill):
-    """Every broker but one."""
+    """Kills every broker but one."""
 
     name = "kill all brokers but one"
 
     async def choose(self, arena: Arena) -> list[NodeId]:
-        """All but one."""
+        """Choose all brokers but one."""
         broker_ids = with_brokers(arena).broker_ids
         return self.random.sample(broker_ids, len(broker_ids) - 1)
 
 
 class KillAllBrokers(Kill):
-    """Every broker."""
+    """Kills every broker."""
 
     name = "kill all brokers"
 
     async def choose(self, arena: Arena) -> list[NodeId]:
-        """All."""
+        """Choose all brokers."""
         return list(with_brokers(arena).broker_ids)
 
 
 class BrokerStorm(RestartStorm):
-    """The same broker again and again."""
+    """Kills and starts the same broker again and again."""
 
     name = "restart storm of a broker"
 
     def candidates(self, arena: Arena) -> list[NodeId]:
-        """The brokers."""
+        """Return the brokers."""
         return with_brokers(arena).broker_ids
 
 
 class ShutDownBroker(GracefulRestart):
-    """A broker shuts down controlled: its partitions get other leaders first."""
+    """Controlled shutdown of a broker: its partitions get other leaders first."""
 
     name = "controlled shutdown"
 
     async def choose(self, arena: Arena) -> NodeId:
-        """One that leads."""
+        """Choose a leading broker."""
         return await with_brokers(arena).leading_broker(self.random)
 
 
 class PauseBroker(PauseOne):
-    """A broker is paused: a follower that others wait for, or a leader that does not know that it has been replaced."""
+    """Pauses a broker: a follower that leaders wait for, or a leader that does not know that it has been replaced."""
 
     name = "pause a broker"
 
     async def choose(self, arena: Arena) -> NodeId:
-        """Any broker."""
+        """Choose any broker."""
         return self.random.choice(with_brokers(arena).broker_ids)
 
 
 class PauseLeadingBroker(PauseOne):
-    """A broker that leads is paused."""
+    """Pauses a leading broker."""
 
     name = "pause a leading broker"
 
     async def choose(self, arena: Arena) -> NodeId:
-        """That one."""
+        """Choose a leading broker."""
         return await with_brokers(arena).leading_broker(self.random)
 
 
 class IsolateBroker(Partition):
-    """A broker is cut off from all others and all nodes, and still reaches clients."""
+    """Cuts a broker off from all other brokers and all nodes; clients still reach it."""
 
     name = "isolate a broker"
 
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """All links of one that leads."""
+        """Choose all links of a leading broker."""
         return between([await with_brokers(arena).leading_broker(self.random)], arena.cluster.node_ids)
 
 
 class CutFromControllers(Partition):
-    """A broker that leads reaches its followers and clients, but no controller: it is fenced, and does not know."""
+    """Cuts a leading broker off from the controllers, but not from followers and clients: it is fenced unknowingly."""
 
     name = "cut a broker from the controllers"
 
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """Its links to voters."""
+        """Choose the broker's links to the voters."""
         return between([await with_brokers(arena).leading_broker(self.random)], arena.cluster.voter_ids)
 
 
 class CutFollowers(Partition):
-    """Two brokers do not reach each other, one way or both; the controllers reach them."""
+    """Cuts the links between two brokers, one way or both; the controllers still reach them."""
 
     name = "cut between brokers"
 
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """Links between two brokers."""
+        """Choose links between two brokers."""
         one, other = self.random.sample(with_brokers(arena).broker_ids, 2)
         return [(one, other)] if self.random.random() < 0.5 else between([one], [other])
 
 
 class CutOffNode(Partition):
-    """A node that does not lead reaches no other node. Brokers reach it, and those that follow it must leave it."""
+    """Cuts a node that does not lead off from the other nodes. Brokers that follow it must switch to another node."""
 
     name = "cut a node from the others"
 
     async def choose(self, arena: Arena) -> Iterable[Link]:
-        """Its links to the other voters."""
+        """Choose the node's links to the other voters."""
         leader = await arena.leader()
         followers = [node_id for node_id in arena.cluster.voter_ids if node_id != leader]
         return between([self.random.choice(followers)], arena.cluster.voter_ids)
 
 
 class FillBrokerDisk(FillDisk):
-    """There is no room left on the disk of a broker."""
+    """Fills the disk of a broker."""
 
     name = "fill the disk of a broker"
 
     def candidates(self, arena: Arena) -> list[NodeId]:
-        """The broker with a small disk."""
+        """Return the broker with a small disk."""
         return [node_id for node_id in arena.disks if node_id in with_brokers(arena).broker_ids]
 
 
 class FillNodeDisk(FillDisk):
-    """There is no room left on the disk of a node: brokers that follow it must leave it."""
+    """Fills the disk of a node: brokers that follow it must switch to another node."""
 
     name = "fill the disk of a node"
 
 
 class ElectPreferred(Nemesis):
-    """The first replica of every partition leads again, as far as it is in sync."""
+    """A preferred election of every partition."""
 
     name = "preferred election"
 
     async def start(self, arena: Arena) -> None:
-        """Hold it."""
+        """Request the election."""
         with suppress(ApiError):
             outcomes = await with_brokers(arena).client.elect_leaders(ElectionType.PREFERRED)
             arena.note(f"preferred election: {len(outcomes)} partitions")
@@ -188,12 +188,12 @@ class ElectPreferred(Nemesis):
 
 
 class Reassign(Nemesis):
-    """Some partitions get other replicas, or the same ones in another order."""
+    """Reassigns some partitions to other replicas, or to the same ones in another order."""
 
     name = "reassign"
 
     async def start(self, arena: Arena) -> None:
-        """Begin to."""
+        """Request the reassignments."""
         cluster = with_brokers(arena)
         with suppress(ApiError):
             wanted = {
@@ -210,7 +210,7 @@ class Reassign(Nemesis):
 
 
 REASSIGNED_SHARE: Final = 0.4
-"""Of the partitions, each time."""
+"""The share of the partitions that one fault reassigns."""
 
 PROCESS_KINDS: Final = (
     Kind(KillBroker, 5, (0.05, 0.6)),

@@ -1,7 +1,7 @@
-"""No live broker is fenced by evidence, and none by its session without a fault (CT-30, CT-65).
+"""Checks that no live broker is fenced by evidence, and none by its session without a fault (CT-30, CT-65).
 
-The nodes' logs tell when which broker epoch was fenced and why, the brokers' logs which process had it, and the
-chronicle of the run when that process was ended, paused, cut off and so on.
+The nodes' log lines show when and why a broker epoch was fenced, the brokers' log lines which process had this epoch,
+and the chronicle of the run when this process was ended, paused, cut off and so on.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from kraftlog.controller.dead_brokers import FENCED_BY_EVIDENCE
 from kraftlog.controller.periodic_tasks import FENCED_BY_SESSION
 
 CLOCK_SECONDS: Final = 0.005
-"""How much earlier than an event the log line about its effect may be: clocks are read one after the other."""
+"""How much earlier than an event the log line about its effect may be, since clocks are read one after the other."""
 
 REFUSED_SECONDS: Final = 0.09
-"""Something that refuses connections for longer may look like the end of a process. This does not follow from the
-constants of `broker_evidence`, which may be wrong."""
+"""Connections that are refused for longer may look like the end of a process. The value is not taken from the constants
+of `broker_evidence`, which may be wrong."""
 
 SUSPICION_SECONDS: Final = 1.0
-"""How long after that it may."""
+"""How long after such a refusal a fencing by evidence is allowed."""
 
 WELL_SECONDS_MAX: Final = 1.0
-"""A broker whose session expires has been ailing, or the nodes have, for all of the session but this: heartbeats are
-sent every 250 ms, and one that is answered begins the session again."""
+"""When a session expires, faults must have affected the broker or the nodes during all of the session except this time:
+heartbeats are sent every 250 ms, and an answered heartbeat restarts the session."""
 
 RECOVERY_SECONDS: Final = 1.0
-"""How long after its end an ailment still explains that a heartbeat is late, beside as long as it lasted: TCP sends
-again after twice the time, and so do clients."""
+"""A fault still explains a late heartbeat for as long as it lasted after its end, plus this time: TCP and clients
+double their retry intervals."""
 
 _LINE: Final = re.compile(
     r"timestamp='(?P<at>[^']+)' level='\w+' event='(?P<event>[^']+)' broker_id=(?P<broker_id>\d+) epoch=(?P<epoch>\d+)"
@@ -46,14 +46,14 @@ class Told(NamedTuple):
     """A line of a log about a broker epoch."""
 
     at: float
-    """In seconds since 1970."""
+    """The time in seconds since 1970."""
     event: str
     broker_id: int
     epoch: int
 
 
 def told(lines: Iterable[str]) -> Iterator[Told]:
-    """What the lines of a log tell about fencings and registrations."""
+    """Yield the lines of a log about fencings and registrations."""
     for line in lines:
         found = _LINE.match(line)
         if found is not None and found["event"] in (REGISTERED, FENCED_BY_EVIDENCE, FENCED_BY_SESSION):
@@ -62,7 +62,7 @@ def told(lines: Iterable[str]) -> Iterator[Told]:
 
 
 def read_logs(paths: Iterable[Path]) -> list[Told]:
-    """What these log files tell."""
+    """Return the lines of log files about fencings and registrations."""
     found: list[Told] = []
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as lines:
@@ -71,19 +71,19 @@ def read_logs(paths: Iterable[Path]) -> list[Told]:
 
 
 class Fencings:
-    """What became of the comparison."""
+    """Compares fencings with the chronicle, and keeps the results."""
 
     def __init__(self, chronicle: Chronicle, voter_ids: Iterable[int], session_seconds: float) -> None:
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.longest_seconds = 0.0
-        """From the end of a process until it was fenced by evidence."""
+        """The longest time from the end of a process until its broker was fenced by evidence."""
         self._chronicle = chronicle
         self._voter_ids = frozenset(voter_ids)
         self._session_seconds = session_seconds
 
     def compare(self, lines: Iterable[Told]) -> None:
-        """Compare every fencing with the truth."""
+        """Compare every fencing with the chronicle."""
         lines = sorted(lines)
         registered = {(line.broker_id, line.epoch): line.at for line in reversed(lines) if line.event == REGISTERED}
         for line in lines:
@@ -102,7 +102,7 @@ class Fencings:
         elif self._was_refused(line):
             self.counts["refused for too long"] += 1
         else:
-            self.violations.append(f"{_story(line)} by evidence, and its process lived")
+            self.violations.append(f"{_story(line)} by evidence, although its process lived")
 
     def _by_session(self, line: Told, registered: Mapping[tuple[int, int], float]) -> None:
         self.counts["by session"] += 1
@@ -112,11 +112,11 @@ class Fencings:
         well = self._longest_well(line.broker_id, max(line.at - self._session_seconds, life.began), line.at)
         if well > WELL_SECONDS_MAX:
             self.violations.append(
-                f"{_story(line)} by its session; it and all nodes were well for {well:.1f} s of that"
+                f"{_story(line)} by its session, although no fault affected it or the nodes for {well:.1f} s of it"
             )
 
     def _life(self, line: Told, registered: Mapping[tuple[int, int], float]) -> Span | None:
-        """The process that had the epoch; one that was killed before it said so is unknown."""
+        """Return the process that had the epoch; None if it was killed before it logged the epoch."""
         at = registered.get((line.broker_id, line.epoch), -math.inf)
         lives = [of for of in self._chronicle.lives if of.node_id == line.broker_id and of.began - CLOCK_SECONDS <= at]
         return lives[-1] if lives else None
@@ -130,7 +130,7 @@ class Fencings:
         )
 
     def _longest_well(self, broker_id: int, began: float, ended: float) -> float:
-        """The longest stretch of that time in which nothing ailed the broker or a voter."""
+        """Return the longest part of that time in which no fault affected the broker or a voter."""
         ailments = sorted(
             (of.began, of.ended + (of.ended - of.began) + RECOVERY_SECONDS)
             for of in self._chronicle.ailments

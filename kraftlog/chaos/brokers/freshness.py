@@ -1,6 +1,6 @@
-"""How long brokers take to learn of a change of metadata, whatever happens to the nodes that they follow.
+"""Measures how long brokers take to learn of a change of metadata while faults affect the nodes that they follow.
 
-A config of a topic is set to one number after another, and each broker is asked until it answers with the newest.
+A config of a topic is set to one number after another, and each broker is queried until it answers with the newest.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from kraftlog.kafka.messages.describe_configs import (
 
 CONFIG: Final = "max.message.bytes"
 BASE: Final = 1_048_588
-"""Kafka's default; it only grows here."""
+"""Kafka's default. The value only grows here."""
 TOPIC_RESOURCE: Final = 2
 SEEN_SECONDS_MAX: Final = 10.0
-"""For a broker that runs and reaches all nodes, of which a majority is well. A reader leaves a node that is cut off or
-has a full disk within 5 s; an election, a slow link and a busy machine may come on top."""
+"""The bound for a running broker that reaches all nodes while a majority of them is healthy. A reader leaves a node
+that is cut off or has a full disk within 5 s; an election, a slow link and a busy machine may add to this."""
 POLL_SECONDS: Final = 0.1
 REST_SECONDS: Final = 1.0
 
 
 class Freshness:
-    """Sets, asks and counts until cancelled."""
+    """Sets a config and queries the brokers, until cancelled."""
 
     def __init__(self, arena: Arena, brokers: Mapping[NodeId, Endpoint], topic: str) -> None:
-        """`topic` is one whose configs no other client changes."""
+        """No other client may change the configs of `topic`."""
         self.changes = 0
         self.longest_seconds = 0.0
-        """Until a broker knew of a change, while nothing excused it."""
+        """The longest time until a broker knew of a change, while no fault excused a delay."""
         self.violations: list[str] = []
         self._arena = arena
         self._brokers = brokers
         self._topic = topic
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Work until cancelled."""
         client = with_brokers(self._arena).client
         while True:
             with suppress(ApiError):
@@ -78,7 +78,7 @@ class Freshness:
             await asyncio.sleep(POLL_SECONDS)
 
     def _is_owed(self, broker_id: NodeId) -> bool:
-        """Whether the broker runs and reaches all nodes, and a majority of these is well."""
+        """Whether the broker runs and reaches all nodes, and a majority of the nodes is healthy."""
         truth = self._arena.truth
         return (
             truth.owes_service

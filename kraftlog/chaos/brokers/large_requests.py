@@ -1,6 +1,6 @@
-"""A client that sends the largest requests that a broker takes, and leaves in the middle of some of them.
+"""A client that sends the largest requests that a broker accepts, and disconnects in the middle of some of them.
 
-It checks nothing: the answers to other clients must be right beside it, and no broker may be fenced because of it.
+It checks nothing itself: other clients must still get correct answers, and no broker may be fenced because of it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from kraftlog.clients.large_requests import (
 from kraftlog.clients.raw_client import ConnectionClosed, RawClient, frame_of
 
 TOPIC: Final = "large"
-"""What it produces to: no other client knows the records."""
+"""The topic that it produces to. No other client reads it."""
 ELEMENTS: Final = 40_000
 REPEATED_RECORDS: Final = 7_000_000
 BATCHES: Final = 4_000
 PRODUCES_MAX: Final = 30
-"""In a run: a broker's disk is small."""
+"""The bound for a run, since a broker's disk is small."""
 MAX_TIMESTAMP: Final = -3
 REST_SECONDS: Final = (0.1, 0.8)
 ANSWER_SECONDS: Final = 15.0
-"""A broker that is paused is left then."""
+"""The client leaves a broker that does not answer within this time."""
 LEAVES: Final = 0.3
-"""In so many of all cases it leaves before the answer; in half of these before all is sent."""
+"""The share of requests whose answer it does not wait for; half of these are not sent completely."""
 
 
 class LargeRequests:
@@ -48,13 +48,13 @@ class LargeRequests:
         random: Random,
         rest_seconds: tuple[float, float] = REST_SECONDS,
     ) -> None:
-        """Nothing runs yet. `partitions` are those that it looks up."""
+        """Starts nothing. `partitions` are the partitions that it looks up."""
         self.counts: Counter[str] = Counter()
-        """By kind how many were sent, and how they ended: answered, left, closed by the broker or not answered."""
+        """The number of requests by kind, and by their end: "answered", "left" or "not answered"."""
         self._servers = bootstrap_servers.split(",")
         self._random = random
         self.rest_seconds = rest_seconds
-        """The shortest and the longest time between two requests. It may be changed meanwhile."""
+        """The shortest and the longest time between two requests. It may be changed during the run."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="large requests")
         topics = Counter(at.topic for at in partitions)
@@ -74,7 +74,7 @@ class LargeRequests:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more, and wait until the last one has ended."""
+        """Stop sending, and wait until the last request has ended."""
         self._is_over.set()
         self._thread.join()
 
@@ -88,7 +88,7 @@ class LargeRequests:
             self.counts[self._end_of(frame)] += 1
 
     def _end_of(self, frame: bytes) -> str:
-        """Send one; returns what came of it."""
+        """Send one request; return how it ended."""
         leaves = self._random.random() < LEAVES
         is_cut = leaves and self._random.random() < 0.5
         try:
@@ -97,5 +97,5 @@ class LargeRequests:
                 if not leaves:
                     client.skip_answer()
         except (OSError, ConnectionClosed):
-            return "not answered"  # it was killed, paused, or refuses
+            return "not answered"  # the broker was killed or paused, or refuses the request
         return "left" if leaves else "answered"

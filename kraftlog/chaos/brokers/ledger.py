@@ -1,7 +1,7 @@
-"""What clients were told: which record is at which offset of which partition, and how far partitions are committed.
+"""The answers that clients received: which record is at which offset of a partition, and the high watermarks.
 
-Producers, readers and the ones that read everything back enter what they hear; whatever contradicts something that was
-entered before is a violation. Several threads enter.
+Producers, readers and the clients that read everything back enter their answers; an answer that contradicts an earlier
+entry is a violation. Several threads enter answers.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ class At(NamedTuple):
 
 
 class Ledger:
-    """Of one run."""
+    """The ledger of one run."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """Of records: acknowledged, unknown, read, and so on."""
+        """The numbers of records: acknowledged, unknown, read, and so on."""
         self.violations: list[str] = []
         self.notes: list[str] = []
-        """What is no violation, and may be worth a look."""
+        """Events that are not violations, but may be worth inspecting."""
         self._acknowledged: defaultdict[At, dict[int, str]] = defaultdict(dict)
         self._without_offset: defaultdict[At, set[str]] = defaultdict(set)
         self._read: defaultdict[At, dict[int, str]] = defaultdict(dict)
         self._high_watermarks: defaultdict[At, dict[int, int]] = defaultdict(dict)
-        """The highest of each leader epoch."""
+        """The highest high watermark of each leader epoch."""
         self._acknowledged_at: dict[At, float] = {}
         self.longest_pause_seconds = 0.0
-        """Between two acknowledgements of one partition."""
+        """The longest time between two acknowledgments of one partition."""
         self._lock = threading.Lock()
 
     def acknowledge(self, at: At, offset: int, value: str) -> None:
-        """A producer got an acknowledgment for its record there."""
+        """Enter that a producer got an acknowledgment for a record at this offset."""
         with self._lock:
             self.counts["acknowledged"] += 1
             now = time.monotonic()
@@ -60,22 +60,22 @@ class Ledger:
             self._compare(self._read[at], at, offset, value, "a reader got", "then acknowledged")
 
     def lose_track(self) -> None:
-        """A record may be written, or not."""
+        """Count a record that may or may not have been written."""
         with self._lock:
             self.counts["unknown"] += 1
 
     def read(self, at: At, offset: int, value: str) -> None:
-        """A reader was given this record."""
+        """Enter a record that a reader received."""
         with self._lock:
             self.counts["read"] += 1
             self._enter(self._read[at], at, offset, value, "read")
             self._compare(self._acknowledged[at], at, offset, value, "acknowledged was", "then read")
 
     def see_high_watermark(self, at: At, leader_epoch: int, high_watermark: int) -> None:
-        """A client that sends one request after the other got this high watermark of the partition.
+        """Enter a high watermark that a client got which sends one request after the other.
 
-        That is never less than what the same leader has told, nor less than what leaders of earlier epochs have: a new
-        one does not tell it before it knows (KIP-207). One that is deposed, and does not know, may tell less.
+        It must not be below what the same leader, or a leader of an earlier epoch, has answered: a new leader does not
+        answer before it knows the high watermark (KIP-207). A former leader of an earlier epoch may answer less.
         """
         with self._lock:
             self.counts["high watermarks"] += 1
@@ -84,22 +84,22 @@ class Ledger:
             if high_watermark < owed:
                 self.counts["high watermarks that went back"] += 1
                 self._violation(
-                    f"the leader of {at} in epoch {leader_epoch} told high watermark {high_watermark}; in epoch {epoch}"
-                    f" it was {owed}"
+                    f"the leader of {at} in epoch {leader_epoch} answered high watermark {high_watermark}; in epoch"
+                    f" {epoch} it was {owed}"
                 )
             told[leader_epoch] = max(high_watermark, told.get(leader_epoch, -1))
 
     def note(self, story: str) -> None:
-        """A producer of the library has failed for good."""
+        """Note that a producer of the library has failed for good."""
         with self._lock:
             self.counts["producers that could not go on"] += 1
             if len(self.notes) < STORIES_MAX:
                 self.notes.append(story)
 
     def told_of_cut(self, at: At, story: str) -> int:
-        """A reader got an error: records that it has read are gone. Returns the offset after all that was read.
+        """Note a reader's error that records it has read no longer exist; return the offset after all read records.
 
-        A deposed leader may say so: no violation by itself, as `compare` finds what is missing.
+        A former leader may answer so. This is not a violation by itself: `compare` finds missing records.
         """
         with self._lock:
             self.counts["readers told of a cut"] += 1
@@ -108,20 +108,20 @@ class Ledger:
             return 1 + max(self._read[at], default=-1)
 
     def break_rule(self, story: str) -> None:
-        """Something that must not happen was seen elsewhere."""
+        """Add a violation that was found elsewhere."""
         with self._lock:
             self._violation(story)
 
     def offsets_to_find(self) -> dict[At, int]:
-        """For each partition the end of what a reader must find: after all that was acknowledged or read."""
+        """Return, for each partition, the offset after all records that were acknowledged or read."""
         with self._lock:
             partitions = self._acknowledged.keys() | self._read.keys()
             return {at: 1 + max([-1, *self._acknowledged[at], *self._read[at]]) for at in partitions}
 
     def compare(self, at: At, found: Mapping[int, str], below: int, start: int = 0) -> int:
-        """A partition was read back from `start` to `below`; returns how many records that are owed are lost.
+        """Compare a partition that was read back from `start` to `below`; return the number of lost records.
 
-        Owed is what was acknowledged, and what a reader was given.
+        Every record that was acknowledged, or that a reader received, must be found; lost ones are acknowledged ones.
         """
         with self._lock:
             lost = 0
@@ -129,21 +129,21 @@ class Ledger:
                 for offset, value in owed.items():
                     if start <= offset < below and found.get(offset) != value:
                         lost += kind == "acknowledged"
-                        self._violation(f"{kind} and lost: {value} at {offset} of {at}; there is {found.get(offset)}")
+                        self._violation(f"{kind} and lost: {value} at {offset} of {at}; found {found.get(offset)}")
             self.counts["acknowledged and lost"] += lost
             return lost
 
     def compare_all(self, at: At, found: Mapping[int, str]) -> int:
-        """As `compare`, at the end: everything, also what was acknowledged without an offset.
+        """As `compare`, at the end, for all records, also those acknowledged without an offset.
 
-        Records that are there twice are counted. Brokers keep a producer's sequence (`checks.sequences_hold`), but the
-        library begins a new one when a broker refuses a record, and then sends again what others may have taken.
+        Records that were written twice are counted. Brokers keep a producer's sequence (`checks.sequences_hold`), but
+        the library begins a new sequence when a broker refuses a record, and then may send accepted records again.
         """
         lost = self.compare(at, found, 1 + max([-1, *self._acknowledged[at], *self._read[at]]))
         with self._lock:
             missing = self._without_offset[at] - set(found.values())
             for value in sorted(missing):
-                self._violation(f"acknowledged and lost: {value} of {at}, which a broker said is there already")
+                self._violation(f"acknowledged and lost: {value} of {at}, which a broker called a duplicate")
             self.counts["acknowledged and lost"] += len(missing)
             self.counts["written twice"] += len(found) - len(set(found.values()))
         return lost + len(missing)

@@ -51,7 +51,7 @@ def progress_line(run: BrokersRun) -> str:
 
 
 def figures(run: BrokersRun) -> dict[str, Any]:
-    """Everything that was counted."""
+    """Return everything that was counted."""
     counts = run.arena.counts if run.arena is not None else {}
     longest_seconds = round(run.freshness.longest_seconds, 2) if run.freshness is not None else 0
     return {
@@ -84,7 +84,7 @@ def _fencings(run: BrokersRun) -> dict[str, Any]:
 
 
 def print_result(run: BrokersRun, console: Console) -> None:
-    """The table, and the details of all violations."""
+    """Print the table, and the details of all violations."""
     found = figures(run)
     title = f"Chaos with brokers, seed {run.plan.seed}, {found['seconds']:g} s"
     table = Table("", "", title=title, box=None, show_header=False)

@@ -1,4 +1,4 @@
-"""One run: voters and brokers, clients that remember every answer, faults for a while, then peace and the checks."""
+"""One run: voters and brokers, clients that record every answer, faults for a while, then peace and the checks."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ VOTERS: Final = 3
 BROKERS: Final = 3
 PRODUCERS: Final = 3
 MEGABYTES_A_MINUTE: Final = 8
-"""A small disk is larger for a longer run: what the clients write in that time fits twice."""
+"""How much a small disk grows with the length of the run: the clients' records of that time fit twice."""
 
 SETTINGS: Final = {"broker.session.timeout.ms": 2_500, "leader.imbalance.check.interval.seconds": 5}
-"""A broker that was killed can register again when its session has expired; so 200 kills take minutes, not an hour."""
+"""A killed broker can register again when its session has expired: with these values 200 kills take minutes."""
 CONFIGS: Final = {
     "allow.plaintext": "true",
     "broker.heartbeat.interval.ms": "250",
@@ -48,15 +48,15 @@ CONFIGS: Final = {
     "replica.fetch.backoff.ms": "200",
     "log.segment.bytes": "1048576",
 }
-"""Of every broker: ISRs change within seconds, and logs have many segments."""
+"""The configs of every broker: ISRs change within seconds, and logs have many segments."""
 TOPICS: Final = (
     NewTopic("three", 6, 3, configs={"min.insync.replicas": "2"}),
     NewTopic("two", 3, 2, configs={"min.insync.replicas": "1", "flush.before.ack": "false"}),
 )
-"""One that acknowledges from two disks on; one whose only copy in sync may be a single broker's, in the page cache."""
+"""One topic needs two disks for an acknowledgment. In the other the only copy in sync may be in one page cache."""
 LARGE_TOPIC: Final = NewTopic(large_requests.TOPIC, 1, 3)
 PEACE_SECONDS: Final = 10.0
-"""How long a client continues with large requests when all else is well: four sessions."""
+"""How long large requests continue after all faults: four sessions."""
 READ_BACK_SECONDS: Final = 20.0
 """How often everything is read back, and how long that may take while there are faults."""
 
@@ -66,9 +66,9 @@ class Plan:
     """What to run."""
 
     seconds: float
-    """How long faults are made. It takes longer if not every kind has had its turn by then."""
+    """How long faults are injected. The run takes longer if a kind of fault has not been injected by then."""
     kills: int
-    """And until brokers were killed so often."""
+    """Faults continue until this many kills of brokers."""
     seed: int
     directory: Path
     network: str
@@ -91,14 +91,14 @@ class BrokersRun:
         """Faults that this machine does not support, and why."""
         self.violations: list[str] = []
         self.under_way: dict[str, str] = {}
-        """The fault of each lane at the moment."""
+        """The current fault of each lane."""
         self.times_read_back = 0
         self.large_requests: LargeRequests | None = None
         self.freshness: Freshness | None = None
         self.fencings: Fencings | None = None
 
     async def run(self) -> bool:
-        """Everything. Returns whether no violation was found."""
+        """Carry out the run; return whether there was no violation."""
         async with self._arena() as arena:
             cluster = with_brokers(arena)
             try:
@@ -186,7 +186,7 @@ class BrokersRun:
             return []
 
     async def _prepare(self, cluster: ClusterWithBrokers) -> dict[NodeId, Endpoint]:
-        """Make the topics; returns where clients find the brokers."""
+        """Create the topics; return the endpoints of the brokers."""
         await cluster.client.create_topics([*TOPICS, LARGE_TOPIC])
         return {broker_id: await cluster.brokers.endpoint(broker_id) for broker_id in cluster.broker_ids}
 
@@ -222,7 +222,7 @@ class BrokersRun:
             await asyncio.gather(*tasks, *stopping, return_exceptions=True)
 
     async def _now_and_then(self, servers: str) -> None:
-        """Read everything back, until cancelled, as far as that is possible amid the faults."""
+        """Read everything back periodically, as far as the faults allow, until cancelled."""
         while True:
             await asyncio.sleep(READ_BACK_SECONDS)
             ends = self.ledger.offsets_to_find()
@@ -231,21 +231,21 @@ class BrokersRun:
             self.times_read_back += 1
 
     def _read_all(self, servers: str) -> None:
-        """At the end: everything."""
+        """Read everything back at the end, and compare it."""
         ends = self.ledger.offsets_to_find()
         for at, found in read_back(servers, ends, BACK_SECONDS).items():
             self.ledger.compare_all(at, found)
         self.times_read_back += 1
 
     async def _compare_replicas(self, cluster: ClusterWithBrokers) -> None:
-        """All brokers stop; the files of a partition's replicas have the same batches."""
+        """Stop all brokers, and check that the replicas of each partition have the same batches."""
         await checks.until_in_sync(cluster)
         described = await cluster.partitions()
         await cluster.stop(cluster.broker_ids)
         self.violations += await asyncio.to_thread(checks.replicas_agree, cluster.brokers, described)
 
     def _compare_fencings(self, arena: Arena) -> list[str]:
-        """Which brokers were fenced although they lived."""
+        """Return the violations of brokers that were fenced although they lived."""
         cluster = arena.cluster
         session_seconds = SETTINGS["broker.session.timeout.ms"] / 1000
         fencings = self.fencings = Fencings(arena.chronicle, cluster.voter_ids, session_seconds)

@@ -1,1 +1,1 @@
-"""`kraftlog chaos damage`: one file of a stopped broker is damaged; what is served after a start is compared."""
+"""`kraftlog chaos damage`: damages one file of a stopped broker, and compares what is served after a start."""

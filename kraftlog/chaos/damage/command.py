@@ -1,4 +1,4 @@
-"""`kraftlog chaos damage --damages 600 --json FILE`: exit code 0 if every damage ended well, 1 if one did not."""
+"""`kraftlog chaos damage --damages 600 --json FILE`: exit code 0 if every damage ended well, otherwise 1."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def main(words: Sequence[str], console: Console) -> int:
     else:
         print_result(run, console)
         if code == VIOLATED:
-            console.print(f"what the last damage has left is in {plan.directory}/cluster", markup=False)
+            console.print(f"the files after the last damage are in {plan.directory}/cluster", markup=False)
     return code
 
 
@@ -63,17 +63,19 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--damages", type=int, default=DAMAGES_DEFAULT, metavar="N", help="how many; 600 if not given")
-    parser.add_argument("--seed", type=int, default=1, help="with a damage's number decides what it is")
-    parser.add_argument("--first", type=int, default=1, metavar="NUMBER", help="begin with the one with this number")
-    parser.add_argument("--damage", type=int, metavar="NUMBER", help="only the one with this number, to see it again")
+    parser.add_argument(
+        "--damages", type=int, default=DAMAGES_DEFAULT, metavar="N", help="number of damages; default: 600"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="with a damage's number, determines the damage")
+    parser.add_argument("--first", type=int, default=1, metavar="NUMBER", help="number of the first damage")
+    parser.add_argument("--damage", type=int, metavar="NUMBER", help="only the damage with this number, to repeat it")
     parser.add_argument(
         "--only", action="append", default=[], metavar="KIND", help="a kind of damage or of file; may be given again"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every damage and verdict to this file")
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="what is printed at the end")
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="format of the result")
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
+        "--dir", type=Path, metavar="DIR", help="keep all files in this directory; default: only after a failure"
     )
     arguments = parser.parse_args(words)
     if min(arguments.damages, arguments.first, arguments.damage or 1) < 1:
@@ -81,5 +83,5 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     unknown = [kind for kind in arguments.only if kind not in (*KINDS, *FILE_KINDS)]
     if unknown:
         known = ", ".join((*KINDS, *FILE_KINDS))
-        parser.error(f"--only {unknown[0]!r} is no kind of damage or of file; choose from {known}")
+        parser.error(f"--only {unknown[0]!r} is not a kind of damage or of file; choose from {known}")
     return arguments

@@ -1,8 +1,7 @@
-"""What is in the partitions: the batches that are produced, and what of them readers must find.
+"""The contents of the partitions: the batches that are produced, and the records that readers must find.
 
-The same for every run: sizes, offsets and timestamps depend on nothing but the partition and the place in it, so that a
-damage is the same again when it is made again. Segments roll by `segment.ms`, since the smallest `segment.bytes` is a
-megabyte.
+They are the same in every run: sizes, offsets and timestamps depend only on the partition and the position in it, so
+that a damage can be repeated exactly. Segments roll by `segment.ms`, since the smallest `segment.bytes` is a megabyte.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ TOPIC_CONFIGS: Final = {
 }
 FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
 BATCH_MS: Final = 10_000
-"""From one batch to the next, so a segment has seven."""
+"""The time from one batch to the next: a segment has seven batches."""
 RECORD_MS: Final = 1_000
 PEAK_MS: Final = 25_000
-"""How far the largest timestamp is above its place."""
+"""By how much the largest timestamp is above the timestamp that its position would have."""
 _TRANSACTIONAL: Final = 0x10
 _GZIP: Final = 1
 _WORDS: Final = b"offset epoch voter observer segment replica leader follower snapshot watermark ".split()
@@ -50,7 +49,7 @@ _CRC_AT: Final = 17
 _CHECKED_AT: Final = 21
 _ATTRIBUTES_AT: Final = 21
 _TXN_PRODUCER: Final = 900_000
-"""Above the ids that the controller gives in a short run."""
+"""Above the producer ids that the controller allocates in a short run."""
 
 
 class Entry(NamedTuple):
@@ -63,11 +62,11 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Contents:
-    """What a partition has."""
+    """The expected contents of a partition."""
 
     at: At
     records: list[Entry] = field(default_factory=list)
-    """All, by offset; those below the log start have been deleted."""
+    """All records by offset; those below the log start have been deleted."""
     log_start_offset: int = 0
     log_end_offset: int = 0
     last_stable_offset: int | None = None
@@ -83,7 +82,7 @@ class Contents:
     """The offset and the bytes of the last batch of the producer."""
 
     def copy(self) -> Contents:
-        """Of its own."""
+        """Return an independent copy."""
         return Contents(
             self.at, list(self.records), self.log_start_offset, self.log_end_offset, self.last_stable_offset,
             set(self.aborted), set(self.unclear), self.batch_count, self.producer_id, self.next_sequence,
@@ -92,12 +91,12 @@ class Contents:
 
     @property
     def readable(self) -> list[Entry]:
-        """What a reader of everything finds."""
+        """The records that a reader of all records finds."""
         return [entry for entry in self.records if entry.offset >= self.log_start_offset]
 
     @property
     def committed(self) -> list[Entry]:
-        """What a reader of committed records finds."""
+        """The records that a reader of committed records finds."""
         end = self.log_end_offset if self.last_stable_offset is None else self.last_stable_offset
         return [entry for entry in self.readable if entry.offset < end and entry.offset not in self.aborted]
 
@@ -107,9 +106,9 @@ class Contents:
         return max(self.readable, key=lambda entry: (entry.timestamp_ms, -entry.offset))
 
     def lookups(self) -> dict[int, tuple[int, int]]:
-        """What ListOffsets answers for a timestamp: timestamp and offset of the first record that is not earlier.
+        """Return ListOffsets' answers: by timestamp, the timestamp and offset of the first record that is not earlier.
 
-        Of timestamps that a record has, and none before it an equal or later one.
+        The timestamps are those of records that are later than all records before them.
         """
         found, latest_ms = {}, -1
         for entry in self.readable:
@@ -120,7 +119,7 @@ class Contents:
         return found
 
     def stored(self, base_offset: int, batch: bytes) -> None:
-        """A batch is in the log from there on."""
+        """Enter a batch that is in the log at this base offset."""
         header = HEADER.unpack_from(batch)
         records = records_of(RecordBatch._make((*header, memoryview(batch))))
         self.batch_count += 1
@@ -134,12 +133,12 @@ class Contents:
 
 
 def replicas_of(topic: str) -> tuple[int, ...]:
-    """The brokers of the partitions of a topic."""
+    """Return the brokers of a topic's partitions."""
     return BROKER_IDS if topic.startswith("three") else BROKER_IDS[:1]
 
 
 def batches(contents: Contents, count: int, *, has_peak: bool = False) -> Iterator[bytes]:
-    """The next batches of a partition. Every third is of its producer, every fifth is compressed."""
+    """Yield the next batches of a partition. Every third has the idempotent producer, every fifth is compressed."""
     sequence = contents.next_sequence
     for number in range(contents.batch_count, contents.batch_count + count):
         random = Random(f"{contents.at} {number}")
@@ -162,7 +161,7 @@ def batches(contents: Contents, count: int, *, has_peak: bool = False) -> Iterat
 
 
 def transactions(contents: Contents) -> list[list[bytes]]:
-    """The segments with which a partition with transactions begins: committed, aborted, and at the end one open."""
+    """Return the first segments of a partition with transactions: committed, aborted, and an open one at the end."""
     segments = []
     second = (False, True, False) if contents.at.topic.startswith("one") else (True, False, False, True)
     outcomes: tuple[tuple[bool | None, ...], ...] = ((True, False, True), second, (False, False, None))
@@ -215,7 +214,7 @@ def _value(random: Random) -> bytes:
 
 
 def compressed(batch: bytes) -> bytes:
-    """The same batch with gzip; deterministic."""
+    """Return the same batch compressed with gzip; deterministic."""
     packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     body = packer.compress(batch[HEADER_BYTES:]) + packer.flush()
     header = bytearray(batch[:HEADER_BYTES])
@@ -226,7 +225,7 @@ def compressed(batch: bytes) -> bytes:
 
 
 def records_of(batch: RecordBatch) -> tuple[Record, ...]:
-    """The records, also if they are compressed with gzip. Raises MalformedBytes, UnknownFormat, zlib.error."""
+    """Return the records, also if compressed with gzip. Raises MalformedBytes, UnknownFormat, zlib.error."""
     if not batch.compression:
         return batch.records()
     body = zlib.decompress(bytes(batch.data[HEADER_BYTES:]), zlib.MAX_WBITS | 16)
@@ -236,5 +235,5 @@ def records_of(batch: RecordBatch) -> tuple[Record, ...]:
 
 
 def entries_of(batch: RecordBatch) -> Iterable[Entry]:
-    """The records of a batch as a reader gets them."""
+    """Yield the records of a batch as a reader gets them."""
     return (Entry(of.offset, of.timestamp_ms, of.value or b"") for of in records_of(batch))

@@ -1,4 +1,4 @@
-"""Which file is damaged, and how: drawn from the seed and the damage's number alone, then made."""
+"""Draws which file is damaged, and how, from the seed and the damage's number alone; and makes the damage."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ FILE_KINDS: Final = (
     "partition.metadata", "meta.properties", "broker-epoch", "kraftlog-inventory", "log-start-offset-checkpoint",
     "recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown",
 )  # fmt: skip
-"""Those of the files that a broker's log directory has. What is not among them can be refused before there is one."""
+"""The kinds of files in a broker's log directory. The command refuses any other kind before the cluster exists."""
 CRC_AT: Final = 17
-"""The CRC of a batch is of the bytes behind it; of base offset, length, leader epoch and magic there is none."""
+"""The CRC of a batch covers the bytes after it, but not base offset, length, leader epoch and magic."""
 
 Files = Mapping[str, bytes]
 """The content of each file of a log directory, by its path in it."""
@@ -40,9 +40,9 @@ class Setting(NamedTuple):
     """How the brokers were stopped before the damage."""
 
     is_killed: bool
-    """By SIGKILL; else by SIGTERM."""
+    """Whether by SIGKILL; otherwise by SIGTERM."""
     is_last: bool
-    """The damaged broker is the last one to leave: it has records that no other broker has; else the first one."""
+    """Whether the damaged broker stopped last, so that it has records that no other broker has; otherwise first."""
 
     def __str__(self) -> str:
         return f"{'killed' if self.is_killed else 'clean'}, {'last' if self.is_last else 'first'} to leave"
@@ -53,10 +53,10 @@ SETTINGS: Final = tuple(Setting(killed, last) for killed in (False, True) for la
 
 @dataclass(frozen=True)
 class Image:
-    """What may be damaged in one setting."""
+    """The files that may be damaged in one setting."""
 
     files: Files
-    """The log directory of the broker that is damaged."""
+    """The log directory of the damaged broker."""
     older: Sequence[Files]
     """The same directory at earlier times."""
     others: Files
@@ -64,16 +64,16 @@ class Image:
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """What kind each file is of."""
+        """The kind of each file."""
         return file_kinds(self.files)
 
     @cached_property
     def candidates(self) -> Candidates:
-        """The files that can be damaged so, by kind of damage and kind of file."""
+        """The files that can be damaged, by kind of damage and kind of file."""
         return _candidates(self)
 
     def same_kind(self, file: str) -> list[str]:
-        """The files of a file's kind, itself among them."""
+        """Return all files of a file's kind, including the file."""
         return [one for one, kind in self.kinds.items() if kind == self.kinds[file]]
 
 
@@ -88,11 +88,11 @@ class Damage:
     """Its path in the log directory."""
     file_kind: str
     content: bytes | None
-    """What the file has now; None if it is deleted."""
+    """The content of the damaged file; None if it is deleted."""
     detail: str
-    """Which byte and bit, how many bytes are left, or from where the content is."""
+    """Which byte and bit changed, how many bytes are left, or where the content is from."""
     is_hidden: bool = False
-    """No file of Kafka's format tells it at a start, unless every batch is read: it is within a batch."""
+    """Whether the damage is within a batch. With Kafka's format a start detects it only if it reads all batches."""
 
     @property
     def at(self) -> At | None:
@@ -101,7 +101,7 @@ class Damage:
 
     @property
     def replication_factor(self) -> int | None:
-        """Of the partition."""
+        """The replication factor of the partition."""
         at = self.at
         return None if at is None else 3 if at.topic.startswith("three") else 1
 
@@ -111,19 +111,19 @@ class Damage:
 
 
 def undamaged(setting: Setting) -> Damage:
-    """None at all: what the others are compared with."""
+    """Return a damage that changes nothing, for the control."""
     return Damage(0, setting, "nothing", "", "", None, "nothing is damaged")
 
 
 def partition_of(file: str) -> At | None:
-    """The partition whose directory a file is in."""
+    """Return the partition whose directory a file is in."""
     directory, slash, _ = file.partition("/")
     found = partition_in_name(directory) if slash else None
     return None if found is None else At(found.topic, found.partition_id)
 
 
 def file_kinds(files: Iterable[str]) -> dict[str, str]:
-    """What kind of file each is; a segment's log is the last one of its partition or a closed one."""
+    """Return the kind of each file. A segment's log is the last one of its partition, or a closed one."""
     last = {file.partition("/")[0]: file for file in sorted(files) if file.endswith(LOG_SUFFIX)}
     return {file: _file_kind(file, last.get(file.partition("/")[0])) for file in sorted(files)}
 
@@ -138,9 +138,9 @@ def _file_kind(file: str, last_log: str | None) -> str:
 
 
 def draw(seed: int, number: int, images: Mapping[Setting, Image], only: Collection[str] = ()) -> Damage:
-    """The damage with this number. `only` names kinds of damage or of files, or is empty.
+    """Return the damage with this number. `only` names kinds of damage or of files, or is empty.
 
-    Raises ValueError if there is none of these kinds.
+    Raises ValueError if no damage of these kinds is possible.
     """
     unknown = set(only) - {*KINDS, *(of for image in images.values() for of in image.kinds.values())}
     if unknown:
@@ -157,7 +157,7 @@ def draw(seed: int, number: int, images: Mapping[Setting, Image], only: Collecti
 
 
 def _among(candidates: Candidates, only: Collection[str]) -> Candidates:
-    """Those of the kinds that are wanted."""
+    """Return the candidates of the wanted kinds."""
     kinds = [kind for kind in KINDS if kind in only] or KINDS
     of_files = {of for of in only if of not in KINDS}
     found = {
@@ -184,7 +184,10 @@ def _candidates(image: Image) -> Candidates:
 
 
 def _swaps(image: Image, file: str) -> list[tuple[str, bytes]]:
-    """The same file of another partition; of a log directory, that of another broker. Only if its bytes differ."""
+    """Return files that can replace a file: of other partitions or, for a log directory's file, of another broker.
+
+    Their bytes differ from the file's.
+    """
     at, content = partition_of(file), image.files[file]
     if at is None:
         other = image.others.get(file)
@@ -195,7 +198,7 @@ def _swaps(image: Image, file: str) -> list[tuple[str, bytes]]:
 
 
 def _older(image: Image, file: str) -> list[tuple[str, bytes]]:
-    """The file as it was earlier, if it differs."""
+    """Return the earlier contents of a file that differ."""
     found = [(f"as of stage {stage}", files.get(file)) for stage, files in enumerate(image.older, 1)]
     return [(text, content) for text, content in found if content is not None and content != image.files[file]]
 
@@ -219,7 +222,7 @@ def _damaged(number: int, setting: Setting, kind: str, file: str, of: str, image
 
 
 def _log_byte(content: bytes, random: Random) -> int:
-    """As often in a header as in records, or the headers' fields would hardly be met."""
+    """Return the position of a byte, in headers and in records equally often: most bytes are in records."""
     position, starts = 0, []
     for batch in read_batches(content):
         starts.append((position, len(batch.data)))
@@ -231,7 +234,7 @@ def _log_byte(content: bytes, random: Random) -> int:
 
 
 def make(damage: Damage, directory: Path) -> None:
-    """Damage the file in a log directory. It keeps its times, as after a rot or a restore by `cp -a`."""
+    """Damage the file in a log directory."""
     path = directory / damage.file
     if damage.content is None:
         path.unlink()

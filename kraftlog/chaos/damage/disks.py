@@ -1,4 +1,4 @@
-"""What is on the disks: which batches each broker's logs have, and whether any is gone that was there before."""
+"""The contents of the disks: the batches in each broker's logs, and those that were lost."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kraftlog.storage.formats.names import LOG_SUFFIX, is_deleted_directory
 
 LOCK: Final = ".lock"
 LOG_PARTS: Final = (LOG_SUFFIX, ".cut")
-"""In the names of files that have batches, also of those that were set aside."""
+"""Parts of the names of files with batches, including files that were set aside."""
 
 Batches = Mapping[At, frozenset[bytes]]
-"""All bytes of each."""
+"""All bytes of each batch, by partition."""
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
-    """All files of a log directory, by their paths in it, without its lock."""
+    """Return all files of a log directory, except its lock, by their paths in it."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -30,7 +30,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def served(files: Files, partitions: Collection[At]) -> Batches:
-    """The batches of the logs that a broker serves."""
+    """Return the batches of the logs that a broker serves."""
     found: dict[At, set[bytes]] = {at: set() for at in partitions}
     by_name = {str(at): at for at in partitions}
     for file, content in files.items():
@@ -41,7 +41,7 @@ def served(files: Files, partitions: Collection[At]) -> Batches:
 
 
 def survivors(content: bytes, damaged: bytes | None) -> bytes:
-    """The batches of a log that are where they were after it was damaged, without the others."""
+    """Return the batches of a log that are unchanged at their position after the damage."""
     after, position, found = damaged or b"", 0, []
     for batch in _batches(content):
         if after[position : position + len(batch)] == batch:
@@ -51,12 +51,12 @@ def survivors(content: bytes, damaged: bytes | None) -> bytes:
 
 
 def lost(before: Batches, after: Batches, starts: Mapping[At, int]) -> dict[At, list[int]]:
-    """The base offsets, from the log's start on, of batches that were there before and no longer are."""
+    """Return the base offsets, from the log start on, of batches that existed before and no longer exist."""
     return _from_start({at: batches - after[at] for at, batches in before.items()}, starts)
 
 
 def gone(before: Batches, disks: Iterable[Files], starts: Mapping[At, int]) -> dict[At, list[int]]:
-    """The same of batches that no file has, served or set aside, but for what will be removed soon."""
+    """As `lost`, for batches that no file has, served or set aside; files that await deletion do not count."""
     contents: dict[At, list[bytes]] = {at: [] for at in before}
     for file, content in ((file, content) for files in disks for file, content in files.items()):
         directory, _, name = file.partition("/")
@@ -79,7 +79,7 @@ def _from_start(missing: Batches, starts: Mapping[At, int]) -> dict[At, list[int
 
 
 def _batches(content: bytes) -> Iterator[bytes]:
-    """Those before the first that cannot be read, and whose CRC is right."""
+    """Yield the batches before the first one that cannot be read or has a wrong CRC."""
     try:
         for batch in read_batches(content):
             batch.check_crc()

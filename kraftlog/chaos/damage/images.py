@@ -1,8 +1,8 @@
-"""Makes what is damaged later: a cluster of one voter and three brokers, stopped in each of four ways, and its ledger.
+"""Makes the clusters to damage: one voter and three brokers, stopped in each of four ways, with their contents.
 
 The steps are the same in each: topics with one replica and with three, transactions, several closed segments,
-DeleteRecords, a restart of the broker in between. Then the broker is the first or the last to leave, and records are
-produced to those that stay. What a log directory had at two earlier times is kept, too, for older copies.
+DeleteRecords, a restart of the broker in between. Then the broker stops first or last, and records are produced to the
+brokers that still run. The log directory is also kept as it was at two earlier times, for older copies.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Ledger = dict[At, Contents]
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A cluster as it was stopped in one of the ways."""
+    """A cluster that was stopped in one of the ways."""
 
     path: Path
     image: Image
@@ -73,10 +73,10 @@ class Stopped:
 
 
 class Maker:
-    """Makes the four."""
+    """Makes the stopped clusters."""
 
     def __init__(self, site: Site, directory: Path, tell: Callable[[str], None] = lambda text: None) -> None:
-        """In `directory` they are kept."""
+        """`directory` keeps the clusters."""
         self.topic_ids: TopicIds = {}
         self._site = site
         self._directory = directory
@@ -85,7 +85,7 @@ class Maker:
         self._older: list[Files] = []
 
     async def make(self, settings: Iterable[Setting] = SETTINGS) -> dict[Setting, Stopped]:
-        """All of these. Raises ApiError."""
+        """Make a stopped cluster for each setting. Raises ApiError."""
         self._tell("making topics and records")
         base = self._directory / "base"
         await self._make_base(base)
@@ -151,7 +151,7 @@ class Maker:
         )
 
     async def _settle(self, client: AdminClient, among: Collection[int] = BROKER_IDS) -> None:
-        """All in sync, and the first broker leads where it is among them."""
+        """Wait until all replicas are in sync, and the first broker, if it is among them, leads its partitions."""
 
         async def settled() -> bool:
             described = await self._site.described(client)
@@ -165,7 +165,10 @@ class Maker:
         await until(settled, SETTLE_SECONDS, "the partitions are not in sync")
 
     def _write_transactions(self) -> None:
-        """There is no coordinator that would write them; brokers find them as they find what a stock Kafka has left."""
+        """Write transactions into the logs of stopped brokers, as a stock Kafka may have left them.
+
+        kraftlog has no transaction coordinator that could write them.
+        """
         for name in TRANSACTIONS:
             contents = self._ledger[At(name, 0)]
             base, segments = 0, []
@@ -222,7 +225,7 @@ class Maker:
     # --- checkpoints and copies ---------------------------------------------------------------------------------------
 
     async def _until_checkpointed(self, broker_ids: Iterable[int]) -> None:
-        """Until the checkpoints of these brokers have the log ends and starts: a kill leaves what a busy broker has."""
+        """Wait until the checkpoints of these brokers have the log ends and starts, as they have after a busy time."""
         for broker_id in broker_ids:
             ends = {at: of for at, of in self._ledger.items() if broker_id in replicas_of(at.topic)}
 
@@ -249,7 +252,7 @@ class Maker:
     # --- what each has for itself -------------------------------------------------------------------------------------
 
     async def _make_one(self, base: Path, setting: Setting) -> Stopped:
-        """The broker leaves first or last; each time a broker has left, the others take more records."""
+        """Stop the brokers in the setting's order; after each stop, produce more records to the others."""
         site, common = self._site, self._ledger
         site.restore(base)
         self._ledger = {at: contents.copy() for at, contents in common.items()}

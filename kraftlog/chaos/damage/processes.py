@@ -25,10 +25,10 @@ VOTER: Final = "node-1"
 
 
 class Spawner:
-    """The process that starts the others. For one thread."""
+    """The process that starts the other processes. For use in one thread."""
 
     def __init__(self) -> None:
-        """Start it. It imports in the background."""
+        """Start the process. It imports in the background."""
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "kraftlog.chaos.damage.spawner"],
             env=own_environment(),
@@ -44,16 +44,16 @@ class Spawner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End it, and with it all that it has started."""
+        """End the process, and with it all processes that it has started."""
         self._process.communicate()
 
     def start(self, arguments: Iterable[str], log_path: Path) -> int:
-        """Run `kraftlog` with these arguments; its process id. Its output is appended to the file."""
+        """Run `kraftlog` with these arguments; return its process id. Its output is appended to the file."""
         pid: int = self._ask({"start": list(arguments), "log": str(log_path)})["pid"]
         return pid
 
     def exit_code(self, pid: int) -> int | None:
-        """None while it runs."""
+        """Return the exit code of a process, None while it runs."""
         code: int | None = self._ask({"exit_code_of": pid})["code"]
         return code
 
@@ -74,7 +74,7 @@ class Processes:
     def __init__(
         self, spawner: Spawner, directory: ClusterDirectory, ports: Mapping[int, int], configs: Mapping[str, str]
     ) -> None:
-        """Starts nothing. `ports` are those of the brokers, by id; `configs` those of every broker."""
+        """Starts nothing. `ports` has the brokers' ports by id, `configs` the configs of every broker."""
         self.directory = directory
         self.broker_ids = tuple(ports)
         self._spawner = spawner
@@ -119,7 +119,7 @@ class Processes:
         return name in self._pids and self._spawner.exit_code(self._pids[name]) is None
 
     async def end(self, names: Iterable[str], number: signal.Signals) -> None:
-        """Send processes a signal that ends them, and wait for their ends; one that goes on is killed after a while."""
+        """Send processes a signal that ends them, and wait; a process that does not end in time is killed."""
         running = [name for name in names if self.is_running(name)]
         for name in running:
             os.kill(self._pids[name], number)
@@ -130,11 +130,11 @@ class Processes:
             await asyncio.sleep(POLL_SECONDS)
 
     async def end_gently(self, name: str) -> None:
-        """SIGTERM."""
+        """End a process with SIGTERM."""
         await self.end([name], signal.SIGTERM)
 
     async def kill_all(self) -> None:
-        """SIGKILL."""
+        """End all processes with SIGKILL."""
         await self.end(list(self._pids), signal.SIGKILL)
 
     def _start(self, name: str, arguments: list[str]) -> None:

@@ -1,7 +1,7 @@
-"""A client that reads all that brokers serve of some partitions, as any client may, and checks every batch's CRC.
+"""A client that reads everything that brokers serve of some partitions, and checks every batch's CRC.
 
-Unlike a client's library it goes on behind a batch whose CRC is wrong, and it notices when it gets no further. One
-connection for each broker.
+Unlike a client library it continues after a batch whose CRC is wrong, and it detects when it makes no progress. It has
+one connection for each broker.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ READ_COMMITTED: Final = 1
 FETCH_BYTES: Final = 1 << 20
 FETCH_WAIT_MS: Final = 50
 SEEK_BYTES: Final = 1
-"""A broker answers one batch, however large it is."""
+"""With it a broker returns one batch, of any size."""
 EMPTY_ANSWERS_MAX: Final = 20
-"""After so many answers without a record, and no error, a reader does not get any further."""
+"""After this many answers without a record and without an error, a reader is stuck."""
 ACKS_ALL: Final = -1
 PRODUCE_TIMEOUT_MS: Final = 20_000
 ABORT: Final = 0
@@ -60,37 +60,37 @@ TopicIds = Mapping[str, Uuid]
 
 @dataclass(slots=True)
 class Reading:
-    """What was read of one partition."""
+    """The result of reading one partition."""
 
     error: str = ""
-    """What a client was answered instead of the rest; empty if it could read to the end."""
+    """The error that a client got instead of the rest; empty if it could read to the end."""
     log_start_offset: int = -1
     log_end_offset: int = -1
     last_stable_offset: int = -1
     entries: list[Entry] = field(default_factory=list)
-    """In the order in which they came."""
+    """The received records, in their order."""
     committed: list[Entry] = field(default_factory=list)
-    """What a reader of committed records got."""
+    """The records that a reader of committed records received."""
     bad_batches: list[str] = field(default_factory=list)
-    """Batches whose bytes a client refuses, since their CRC is wrong or they cannot be read."""
+    """The errors of batches that a client refuses, since their CRC is wrong or they cannot be read."""
     stuck_at: int | None = None
-    """From this offset on it got nothing, and no error, though the partition goes on."""
+    """The offset from which on it got neither records nor an error, although the partition continues."""
     seeks: dict[int, Entry | None] = field(default_factory=dict)
-    """By an offset, the first record that a reader got who began there; None if it got none."""
+    """By start offset, the first record that a reader received; None if it received none."""
     lookups: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """For timestamps: the timestamp and the offset that ListOffsets answers."""
+    """By timestamp, the timestamp and the offset that ListOffsets returned."""
     largest: tuple[int, int] | None = None
-    """The same for the largest timestamp."""
+    """The timestamp and the offset that ListOffsets returned for the largest timestamp."""
     resent_offset: int | None = None
-    """The offset at which the last batch of the idempotent producer is, when it is sent again."""
+    """The offset in the answer when the last batch of the idempotent producer was sent again."""
     resent_error: str = ""
 
 
 class Client:
-    """Asks the leaders of partitions. Blocks; for one thread."""
+    """Sends requests to the leaders of partitions. Its calls block; for use in one thread."""
 
     def __init__(self, endpoints: Mapping[int, Endpoint], topic_ids: TopicIds) -> None:
-        """Connects when a broker is first asked."""
+        """Connects to a broker at the first request to it."""
         self._endpoints = endpoints
         self._topic_ids = topic_ids
         self._stack = ExitStack()
@@ -101,20 +101,20 @@ class Client:
         self._stack.close()
 
     def connection(self, broker_id: int) -> BrokerConnection:
-        """To a broker. Raises ApiError."""
+        """Return the connection to a broker. Raises ApiError."""
         if broker_id not in self._connections:
             self._connections[broker_id] = self._stack.enter_context(BrokerConnection(self._endpoints[broker_id]))
         return self._connections[broker_id]
 
     def produce(self, leader: int, at: At, batch: bytes) -> PartitionProduceResponse:
-        """Send one batch, and wait until all in sync have it. Raises ApiError if the broker does not answer."""
+        """Produce one batch with acks=all. Raises ApiError if the broker does not answer."""
         data = (PartitionProduceData(index=at.partition, records=batch),)
         topic = TopicProduceData(name=at.topic, topic_id=self._topic_ids[at.topic], partition_data=data)
         request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=(topic,))
         return self.connection(leader).call(request, ProduceResponse).responses[0].partition_responses[0]
 
     def list_offset(self, leader: int, at: At, timestamp: int) -> tuple[int, int]:
-        """Timestamp and offset. Raises ApiError."""
+        """Return the timestamp and the offset that ListOffsets returns. Raises ApiError."""
         of = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
         topic = ListOffsetsTopic(name=at.topic, partitions=(of,))
         request = ListOffsetsRequest(replica_id=-1, topics=(topic,), timeout_ms=PRODUCE_TIMEOUT_MS)
@@ -125,7 +125,7 @@ class Client:
     def fetch(
         self, leader: int, at: At, offset: int, isolation_level: int, max_bytes: int = FETCH_BYTES
     ) -> PartitionData:
-        """Raises ApiError."""
+        """Fetch one partition from an offset. Raises ApiError."""
         of = FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         topic = FetchTopic(topic=at.topic, topic_id=self._topic_ids[at.topic], partitions=(of,))
         request = FetchRequest(
@@ -139,7 +139,7 @@ class Client:
 
 
 def read_partition(client: Client, leader: int, contents: Contents, places: int) -> Reading:
-    """All of a partition, then from so many places on, and what ListOffsets answers. An error ends up in the result."""
+    """Read a partition from its start, from several offsets, and with ListOffsets. The result has an error, if any."""
     reading, at = Reading(), contents.at
     try:
         reading.log_start_offset = client.list_offset(leader, at, EARLIEST)[1]
@@ -156,12 +156,12 @@ def read_partition(client: Client, leader: int, contents: Contents, places: int)
 
 
 def _some(everything: Sequence[int], count: int) -> Sequence[int]:
-    """So many of them, evenly spread, or all."""
+    """Return about this many of the values, evenly spread, or all."""
     return everything[:: max(1, -(-len(everything) // count))]
 
 
 def _seek(client: Client, leader: int, at: At, offset: int) -> Entry | None:
-    """What a reader gets first that begins at an offset: the index says where the log is read."""
+    """Return the first record of a reader that begins at an offset, which the broker looks up in the index."""
     answer = client.fetch(leader, at, offset, 0, SEEK_BYTES)
     try:
         for batch in read_batches(answer.records or b""):
@@ -203,7 +203,7 @@ def _read_committed(client: Client, leader: int, contents: Contents, reading: Re
 
 
 class _Committed:
-    """Leaves out what Kafka's consumer of committed records does: transactions that an answer names as aborted."""
+    """Leaves out the records of transactions that an answer names as aborted, as Kafka's consumer does."""
 
     def __init__(self, taken: list[Entry]) -> None:
         self._taken = taken
@@ -211,12 +211,12 @@ class _Committed:
         self._aborting: set[int] = set()
 
     def told(self, answer: PartitionData) -> None:
-        """An answer begins, with the aborted transactions that its range touches."""
+        """Begin an answer, with the aborted transactions in its range."""
         self._told = sorted(answer.aborted_transactions or (), key=lambda of: of.first_offset)
         self._aborting.clear()
 
     def take(self, batch: RecordBatch, entries: Iterable[Entry]) -> None:
-        """The next batch of the answer."""
+        """Read the next batch of the answer."""
         while self._told and self._told[0].first_offset < batch.end_offset:
             self._aborting.add(self._told.pop(0).producer_id)
         if batch.is_control:
@@ -234,7 +234,7 @@ def _follow(
     take: Callable[[RecordBatch, Iterable[Entry]], None],
     told: Callable[[PartitionData], None] = lambda answer: None,
 ) -> int:
-    """Read from the log's start to its end for this isolation level, which is returned."""
+    """Read from the log start to the end for this isolation level; return that end."""
     offset, end, empty = reading.log_start_offset, 0, 0
     wanted = contents.log_end_offset
     if isolation_level == READ_COMMITTED and contents.last_stable_offset is not None:
@@ -251,7 +251,7 @@ def _follow(
             offset = max(offset, batch.end_offset)
         if offset >= max(end, wanted):
             return end
-        # What is committed a leader may know a moment after its election only.
+        # A leader may learn the high watermark only a moment after its election.
         empty = 0 if offset > before else empty + 1
     if offset < end:
         reading.stuck_at = offset
@@ -268,7 +268,7 @@ def _batches_of(answer: PartitionData, offset: int, reading: Reading) -> list[Re
 
 
 def _take(batch: RecordBatch, offset: int, take: Callable[[RecordBatch, Iterable[Entry]], None]) -> str:
-    """Returns what is wrong with a batch."""
+    """Read a batch; return its error, or an empty text."""
     try:
         batch.check_crc()
         take(batch, () if batch.is_control else [of for of in entries_of(batch) if of.offset >= offset])

@@ -31,18 +31,18 @@ def progress_line(run: DamageRun) -> str:
 
 
 def failures(run: DamageRun) -> list[Result]:
-    """Those that did not end well."""
+    """Return the results that did not end well."""
     return [result for result in run.results if not result.outcome.verdict.is_well]
 
 
 def repeat_command(plan: Plan, result: Result) -> str:
-    """What makes the same damage again."""
+    """Return the command that makes the same damage again."""
     only = "".join(f" --only '{kind}'" for kind in plan.only)
     return f"kraftlog chaos damage --seed {plan.seed} --damage {result.damage.number}{only}"
 
 
 def figures(run: DamageRun) -> dict[str, Any]:
-    """Everything that was counted, and every damage."""
+    """Return everything that was counted, and every damage."""
     verdicts = Counter(str(result.outcome.verdict) for result in run.results)
     seconds = [result.seconds for result in run.results]
     return {
@@ -77,13 +77,13 @@ def _row(plan: Plan, result: Result) -> dict[str, Any]:
 
 
 def write_line(path: Path, plan: Plan, result: Result) -> None:
-    """Append a damage to a file of JSON lines, so that what has been found stays if the run is ended."""
+    """Append a damage to a file of JSON lines, so that results are kept if the run is interrupted."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(_row(plan, result)) + "\n")
 
 
 def print_result(run: DamageRun, console: Console) -> None:
-    """The table of kinds of files and of damage, and each failure."""
+    """Print the table of kinds of files and of damage, and each failure."""
     found = figures(run)
     each = f", {found['seconds_each']:.1f} s each" if run.results else ""
     title = f"{found['damages']:,} damages of one file, seed {run.plan.seed}{each}"
@@ -99,7 +99,7 @@ def print_result(run: DamageRun, console: Console) -> None:
     console.print(", ".join(f"{name}: {count:,}" for name, count in found["verdicts"].items()), highlight=False)
     if found["found_by"]:
         by = ", ".join(f"{count} by {who}" for who, count in found["found_by"].items())
-        console.print(f"hidden ones were found: {by}", highlight=False)
+        console.print(f"hidden damages were found: {by}", highlight=False)
     _print_failures(run, console)
 
 

@@ -29,17 +29,18 @@ from kraftlog.storage.formats.names import LOG_SUFFIX
 from statemachine.query.partition_descriptions import ElectionType
 
 PATIENCE_SECONDS: Final = 10.0
-"""How long replicas may take to be in sync, and partitions to have a leader, if the broker complains of nothing."""
+"""How long replicas may take to be in sync, and partitions to have a leader, if the broker logs no error."""
 LEADER_SECONDS: Final = 2.0
-"""How long another replica may take to lead, where one has refused to be read."""
+"""How long another replica may take to lead, where the leader has refused a read."""
 REFUSED: Final = re.compile("CORRUPT_MESSAGE|damaged")
-"""In the line of a follower that names what it does not copy."""
+"""Matches a follower's log line about bytes that it refuses to copy."""
 FEW_PLACES: Final = 4
 MANY_PLACES: Final = 120
-"""From how many places a partition is read, and looked up by time; many in the one whose file is damaged."""
+"""From how many offsets a partition is read, and for how many timestamps ListOffsets is called; many in the partition
+whose file is damaged."""
 RETRY_SECONDS: Final = 0.1
 NAMED_PATIENCE_SECONDS: Final = 1.0
-"""The same if it has named the damage, or does not run."""
+"""As `PATIENCE_SECONDS`, if the broker has named the damage or does not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class Plan:
     seed: int
     numbers: Sequence[int]
     only: Collection[str] = ()
-    """Kinds of damage or of files; empty: all."""
+    """Kinds of damage or of files; all if empty."""
     directory: Path
     settings: Sequence[Setting] = SETTINGS
 
@@ -67,7 +68,7 @@ class DamageRun:
     """One run and its results."""
 
     def __init__(self, plan: Plan, on_result: Callable[[Result], None] = lambda result: None) -> None:
-        """Starts nothing. `on_result` is called with each damage that is done."""
+        """Starts nothing. `on_result` is called with each result."""
         self.plan = plan
         self._on_result = on_result
         self.results: list[Result] = []
@@ -76,9 +77,9 @@ class DamageRun:
         self._topic_ids: TopicIds = {}
 
     async def run(self) -> bool:
-        """Everything. Returns whether all is well.
+        """Carry out the run; return whether every damage ended well.
 
-        Raises ApiError if the cluster does not start without a damage, ValueError if there is no damage of the kinds.
+        Raises ApiError if the undamaged cluster does not start, ValueError if no damage of the kinds is possible.
         """
         with Spawner() as spawner:
             site = Site(self.plan.directory / "cluster", spawner)
@@ -97,7 +98,7 @@ class DamageRun:
         self.under_way = text
 
     async def _control(self, site: Site) -> None:
-        """Without any damage everything must be the same, or the verdicts of damages mean nothing. Raises ApiError."""
+        """Check that without a damage the verdict is "same": otherwise other verdicts mean nothing. Raises ApiError."""
         for setting, stopped in self._stopped.items():
             self._tell(f"starting without a damage: {setting}")
             site.restore(stopped.path)
@@ -154,7 +155,7 @@ class DamageRun:
         damage: Damage,
         which: Sequence[At],
     ) -> dict[At, Reading]:
-        """What is refused is asked for again for a while: another replica may lead by then."""
+        """Read these partitions. A refused read is repeated for a while: the leader may change."""
         readings: dict[At, Reading] = {}
         deadline = time.monotonic() + LEADER_SECONDS
         while True:
@@ -166,9 +167,9 @@ class DamageRun:
             described = await site.described(client)
 
     async def _lead_all(self, site: Site, client: AdminClient) -> list[At]:
-        """Let the damaged broker lead wherever it is in sync and does not; returns where that is.
+        """Make the damaged broker the leader of all partitions whose ISR it is in; return those it did not lead.
 
-        Its copy is read then: one that is wrong must not wait for the day when the others are gone.
+        Its copy is read then: a wrong copy must be detected while other copies exist.
         """
         described = await site.described(client)
         followed = [at for at, of in described.items() if FIRST_BROKER in of.isr and of.leader != FIRST_BROKER]
@@ -184,7 +185,7 @@ class DamageRun:
         return followed
 
     async def _settled(self, site: Site, client: AdminClient, damage: Damage, up: Collection[int]) -> Described:
-        """The partitions, when all replicas are in sync, or there was time enough for that."""
+        """Return the partitions when all replicas are in sync, or after the time for that."""
         began = time.monotonic()
         while True:
             described = await site.described(client)
@@ -215,7 +216,7 @@ class DamageRun:
     # --- the disks ----------------------------------------------------------------------------------------------------
 
     def _with_disks(self, site: Site, stopped: Stopped, damage: Damage, seen: Seen) -> Seen:
-        """With what the disks have after the kill."""
+        """Add the contents of the disks after the kill."""
         starts = {at: contents.log_start_offset for at, contents in stopped.ledger.items()}
         after = {broker_id: files_of(site.log_directory(broker_id)) for broker_id in BROKER_IDS}
         cut = {}
@@ -244,7 +245,7 @@ def _union(disks: Iterable[Batches]) -> Batches:
 
 
 def _is_found(directory: Path, damage: Damage) -> bool:
-    """Whether `kraftlog verify` calls the file damaged, or what was set aside of it."""
+    """Whether `kraftlog verify` reports the file, or the part of it that was set aside, as damaged."""
     try:
         reports = verify_log_directory(directory)
     except KraftlogError:
@@ -256,6 +257,6 @@ def _is_found(directory: Path, damage: Damage) -> bool:
 
 
 def _output(site: Site) -> str:
-    """What the damaged broker says, and what the others say of bytes that they have refused."""
+    """Return the output of the damaged broker, and other brokers' lines about bytes that they have refused."""
     others = (line for of in BROKER_IDS[1:] for line in site.output(of).splitlines() if REFUSED.search(line))
     return site.output(FIRST_BROKER) + "\n".join(others)

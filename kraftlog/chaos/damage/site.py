@@ -39,7 +39,8 @@ CONFIGS: Final = {
     CHECKPOINT_INTERVAL: "300",
     HIGH_WATERMARK_CHECKPOINT_INTERVAL: "300",
 }
-"""Of every broker: what is awaited comes soon. Sessions are long, so that no broker is fenced on a busy machine."""
+"""The configs of every broker: short intervals, so that the run is fast. `SETTINGS` has a long session timeout, so that
+no broker is fenced on a busy machine."""
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.03
 
@@ -47,7 +48,7 @@ Described = Mapping[At, PartitionDescription]
 
 
 class Site:
-    """The directory that the processes run in, always the same one: paths and ports are in its files."""
+    """The directory of the processes. It is always the same one, since its files have paths and ports."""
 
     def __init__(self, path: Path, spawner: Spawner) -> None:
         """Make the cluster's directory; nothing runs yet."""
@@ -76,20 +77,20 @@ class Site:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def save(self, image: Path) -> None:
-        """Copy everything; nothing runs."""
+        """Copy everything to `image`. No process may run."""
         for log in (self.path / "logs").iterdir():
             log.unlink()
         _copy(self.path, image)
 
     def restore(self, image: Path) -> None:
-        """Put back what was saved; nothing runs."""
+        """Restore the files from `image`. No process may run."""
         shutil.rmtree(self.path)
         _copy(image, self.path)
 
     async def start(self, client: AdminClient, broker_ids: Iterable[int] = BROKER_IDS) -> set[int]:
-        """Start the voter unless it runs, and these brokers; returns those that are unfenced, when the others ended.
+        """Start the voter unless it runs, and these brokers; wait until each is unfenced or has ended.
 
-        Every broker is fenced when it is started. Raises ApiError(REQUEST_TIMED_OUT).
+        Return the unfenced brokers. Every broker must be fenced before. Raises ApiError(REQUEST_TIMED_OUT).
         """
         wanted = set(broker_ids)
         if not self.processes.is_running(VOTER):
@@ -106,11 +107,11 @@ class Site:
             up.update({of.broker_id for of in listed.brokers if not of.fenced} & wanted - ended)
             return up | ended == wanted
 
-        await until(have_started, START_SECONDS, f"of brokers {sorted(wanted)} not all are unfenced")
+        await until(have_started, START_SECONDS, f"not all of the brokers {sorted(wanted)} are unfenced")
         return set(up)
 
     async def stop(self, client: AdminClient, broker_id: int, *, is_killed: bool) -> None:
-        """End a broker, and wait until the controller has it fenced."""
+        """End a broker, and wait until the controller has fenced it."""
         await self.processes.end([broker_name(broker_id)], signal.SIGKILL if is_killed else signal.SIGTERM)
         if is_killed:
             await client.fence_broker(broker_id)
@@ -121,14 +122,14 @@ class Site:
         await until(is_fenced, START_SECONDS, f"broker {broker_id} is not fenced")
 
     async def described(self, client: AdminClient) -> Described:
-        """Every partition. Raises ApiError."""
+        """Return every partition. Raises ApiError."""
         listed = await client.list_topics()
         described = await client.describe_topics([topic.name for topic in listed.topics])
         return {At(of.name, part.partition_id): part for of in described.topics for part in of.partitions}
 
 
 def in_sync(described: Described, among: Collection[int] = BROKER_IDS) -> bool:
-    """Whether every partition that has a replica among these brokers has a leader, and all of these in sync."""
+    """Whether every partition with replicas among these brokers is led by one of them, and all of them are in sync."""
     return all(
         part.leader in among and set(part.isr) == set(part.replicas) & set(among)
         for part in described.values()
@@ -137,7 +138,7 @@ def in_sync(described: Described, among: Collection[int] = BROKER_IDS) -> bool:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float, problem: str) -> None:
-    """Wait until an asynchronous condition holds; an error of the cluster counts as no. Raises ApiError."""
+    """Wait until an asynchronous condition holds; ApiError counts as false. Raises ApiError after the time."""
     try:
         async with asyncio.timeout(seconds):
             while True:

@@ -1,8 +1,8 @@
-"""Starts `kraftlog` commands as processes of their own by fork: each saves the second that its imports would take.
+"""Starts `kraftlog` commands by fork, which saves the second that the imports of a new process would take.
 
-A process that has imported everything waits for requests, a line of JSON each, and answers each with one. What it forks
-runs what `python -m kraftlog` runs, in a session of its own, with its output in a file. When this process ends, however
-it ends, the standard input of all of them ends, and with `--stop-at-eof` they do, too.
+The spawner imports everything, waits for requests, each a line of JSON, and answers each with a line. A forked process
+runs as `python -m kraftlog`, in a new session, with its output in a file. When the spawner ends, even by a crash, the
+standard input of all forked processes ends, and with `--stop-at-eof` they end, too.
 
     python -P -m kraftlog.chaos.damage.spawner
     {"start": ["brokers", "run", ...], "log": "broker-101.log"}    {"pid": 4711}
@@ -29,11 +29,11 @@ MODULES: Final = (
     "kraftlog.commands.broker_process",
     "kraftlog.process.server",
 )
-"""What the commands import when they are run. The command line is above this package: it is named, not imported."""
+"""The modules that the commands import. The command line is in a higher layer, so the modules are only named."""
 
 
 def main() -> None:
-    """Serve until standard input ends. In a child this function ends with the command's exit."""
+    """Serve until standard input ends. In a forked process, run the command and return."""
     set_grpc()
     for module in MODULES:
         importlib.import_module(module)
@@ -52,12 +52,12 @@ def main() -> None:
 
 
 def answer(request: Mapping[str, Any], codes: dict[int, int]) -> dict[str, Any]:
-    """Do what a request wants. `codes` has what is known of processes that have ended. A child has process id 0."""
+    """Carry out a request and return the answer. `codes` has known exit codes. In a forked process the pid is 0."""
     if "exit_code_of" in request:
         pid = request["exit_code_of"]
         return {"pid": pid, "code": _exit_code(pid, codes)}
     pid = os.fork()
-    codes.pop(pid, None)  # process ids come again
+    codes.pop(pid, None)  # process ids are reused
     return {"pid": pid}
 
 
@@ -71,7 +71,7 @@ def _become(arguments: list[str], log_path: str, standard_input: int) -> None:
 
 
 def _exit_code(pid: int, codes: dict[int, int]) -> int | None:
-    """None while it runs; minus the signal's number if a signal has ended it."""
+    """Return the exit code, None while the process runs, or minus the number of the signal that ended it."""
     if pid not in codes:
         found, status = os.waitpid(pid, os.WNOHANG)
         if not found:

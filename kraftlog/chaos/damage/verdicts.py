@@ -1,15 +1,17 @@
-"""What came of a damage: a pure function of the damage, of what was there, and of what was seen after the start.
+"""The verdict on a damage: a pure function of the damage, the expected contents, and the observations after the start.
 
-- same: every record is read, in order and once; all lookups answer what they must.
-- named error: what cannot be read is refused, only where the damage is, and the broker's output names it.
-- hidden: a changed bit within a batch, which Kafka's format hides from a start; a client finds it by the batch's CRC,
-  or `kraftlog verify` does.
+Good verdicts:
 
-These are well, and the others are not:
+- same: every record is read, in order and once, and all lookups return the expected answers.
+- named error: unreadable records are refused, only where the damage is, and the broker's output names the damage.
+- hidden: a changed bit within a batch, which a start cannot detect in Kafka's format; a client or `kraftlog verify`
+  detects it by the batch's CRC.
 
-- lost: acknowledged records are cut on another broker, are no longer on any disk, or are beyond the log that is served.
-- silent: readers skip records, get others, or wrong answers, and no error.
-- unnamed: an error without an explanation, or one beyond the place of the damage.
+Bad verdicts:
+
+- lost: acknowledged records are truncated on another broker, on no disk, or outside the log that is served.
+- silent: readers skip records, or get wrong records or answers, without an error.
+- unnamed: an error that the output does not explain, or outside the place of the damage.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from kraftlog.chaos.damage.reading import Reading
 
 
 class Verdict(StrEnum):
-    """What came of it."""
+    """The verdict on a damage."""
 
     SAME = "same"
     NAMED = "named error"
@@ -39,49 +41,49 @@ class Verdict(StrEnum):
 
     @property
     def is_well(self) -> bool:
-        """Whether it is what must be."""
+        """Whether the verdict is good."""
         return self in WELL
 
 
 WELL: Final = frozenset({Verdict.SAME, Verdict.NAMED, Verdict.HIDDEN})
 COMPLAINT: Final = re.compile(r"level='(warning|error|critical)'|^error: ")
-"""A line of a broker that complains. A traceback names nothing: it was not foreseen."""
+"""Matches a broker's warnings and errors. A traceback does not count as naming a damage."""
 STORIES_MAX: Final = 12
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen after the start."""
+    """The observations after the start."""
 
     readings: Mapping[At, Reading]
     up: Collection[int]
     """The brokers that were unfenced."""
     again: Mapping[At, Reading] = field(default_factory=dict)
-    """The same of partitions that the damaged broker did not lead at first, when it did."""
+    """The readings of partitions that the damaged broker did not lead at first, after it became their leader."""
     not_in_sync: Collection[At] = ()
-    """The partitions of which a replica was not in sync at the end."""
+    """The partitions with a replica that was not in sync at the end."""
     output: str = ""
-    """What the damaged broker has printed, and what others have of bytes that they refused."""
+    """The output of the damaged broker, and other brokers' lines about bytes that they refused."""
     cut: Mapping[int, Mapping[At, list[int]]] = field(default_factory=dict)
-    """By other broker, the base offsets of batches that its logs had before the start, and have not after it."""
+    """By other broker, the base offsets of batches that its logs had before the start, but not after it."""
     gone: Mapping[At, list[int]] = field(default_factory=dict)
-    """The base offsets of batches that are no longer on any disk, though the damage has left them there."""
+    """The base offsets of batches that are on no disk, although the damage itself did not remove them."""
     verified: bool = False
-    """Whether `kraftlog verify` calls the damaged file damaged."""
+    """Whether `kraftlog verify` reports the damaged file as damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verdict, and what led to it."""
+    """A verdict with its reasons."""
 
     verdict: Verdict
     stories: tuple[str, ...] = ()
     found_by: str = ""
-    """Of one that is hidden: who finds it."""
+    """For a hidden damage: what detects it, "client", "verify" or both."""
 
 
 def judge(damage: Damage, ledger: Mapping[At, Contents], damaged_broker: int, seen: Seen) -> Outcome:
-    """What came of a damage."""
+    """Return the verdict on a damage."""
     gone = [f"batches of {at} at {_few(offsets)} are no longer on any disk" for at, offsets in seen.gone.items()]
     gone += [
         f"broker {broker_id} has cut batches of {at} at {_few(offsets)}"
@@ -107,7 +109,7 @@ def judge(damage: Damage, ledger: Mapping[At, Contents], damaged_broker: int, se
 
 
 def _hidden(damage: Damage, seen: Seen, problems: list[str], refused: Mapping[At, str]) -> Outcome | None:
-    """A bit within a batch that the start has not found. Nothing else may be amiss than that partition."""
+    """Return HIDDEN for a bit within a batch that the start did not detect, if only this partition has problems."""
     at = damage.at
     readings = [of[at] for of in (seen.readings, seen.again) if at is not None and at in of]
     bad_batches = any(reading.bad_batches for reading in readings)
@@ -120,7 +122,7 @@ def _hidden(damage: Damage, seen: Seen, problems: list[str], refused: Mapping[At
 
 
 def _refusals(damage: Damage, damaged_broker: int, seen: Seen, refused: Mapping[At, str]) -> Outcome:
-    """There is an error, or a replica that does not come back, or nothing at all."""
+    """Return the verdict if there are only errors or replicas that are not in sync, or nothing is wrong."""
     stories = [f"{at}: {error}" for at, error in refused.items()]
     stories += [f"{at} has a replica that is not in sync" for at in seen.not_in_sync if at not in refused]
     if damaged_broker not in seen.up:
@@ -140,15 +142,12 @@ def _refusals(damage: Damage, damaged_broker: int, seen: Seen, refused: Mapping[
 
 
 def _may_touch(damage: Damage, damaged_broker: int, at: At) -> bool:
-    """Whether the partition is in the damaged place: that of the file, or any in the log directory."""
+    """Whether the damage may affect a partition: the file's own, or any partition in the log directory."""
     return damaged_broker in replicas_of(at.topic) if damage.at is None else at == damage.at
 
 
 def named(damage: Damage, output: str) -> list[str]:
-    """The lines of a broker's output that complain and name the damaged file, or what it is of.
-
-    That is a partition, or the log directory.
-    """
+    """Return the warnings and errors a broker printed that name the damaged file, its partition or log directory."""
     if damage.at is None:
         place = re.compile(rf"{re.escape(damage.file)}|/{PARTITIONS_NAME}(?![/\w.-])")
     else:
@@ -159,7 +158,7 @@ def named(damage: Damage, output: str) -> list[str]:
 
 
 def missing_ends(contents: Contents, reading: Reading) -> list[str]:
-    """Acknowledged records that are before or behind what is served, without an error."""
+    """Return a text for acknowledged records before or after the served log, if there is no error."""
     at, found = contents.at, []
     if reading.error and not reading.entries and reading.log_start_offset < 0:
         return []
@@ -171,7 +170,7 @@ def missing_ends(contents: Contents, reading: Reading) -> list[str]:
 
 
 def wrong_answers(contents: Contents, reading: Reading) -> list[str]:
-    """What differs from the ledger in what was answered. A partition that is refused may have been read in part."""
+    """Return the differences between answers and expected contents. A refused partition may have been read in part."""
     at = contents.at
     found = [f"{at}: a client refuses a batch: {text}" for text in reading.bad_batches]
     found += _differences(f"{at}", contents.readable, reading.entries, is_whole=not reading.error)
@@ -212,7 +211,7 @@ def wrong_answers(contents: Contents, reading: Reading) -> list[str]:
 
 
 def _differences(what: str, expected: list[Entry], found: list[Entry], *, is_whole: bool) -> list[str]:
-    """Records that are missing, foreign, twice or out of order; a part is the beginning of the whole."""
+    """Return texts on missing, wrong, duplicate or misordered records. If not `is_whole`, a prefix is enough."""
     if found == (expected if is_whole else expected[: len(found)]):
         return []
     by_offset = {entry.offset: entry for entry in expected}

@@ -1,4 +1,4 @@
-"""A soak: steady load for long, then faults, while the resources that every node uses are checked against bounds.
+"""A soak: steady load for a long time, then faults, while the resources of every node are checked against bounds.
 
-`kraftlog chaos soak --minutes 10`. The bounds are in `kraftlog.chaos.soak.limits`, and in words in docs/chaos.md.
+`kraftlog chaos soak --minutes 10`. `kraftlog.chaos.soak.limits` has the bounds, and docs/chaos.md describes them.
 """

@@ -38,7 +38,7 @@ def main(words: Sequence[str], console: Console) -> int:
         arguments.plot.write_text(report.plot(soak), encoding="utf-8")
     if code == VIOLATED:
         console.print(
-            f"seed {arguments.seed}; what was done is in {session.directory}/journal.txt, the logs and data of all"
+            f"seed {arguments.seed}; the faults are in {session.directory}/journal.txt, the logs and data of all"
             f" processes in {session.directory}/cluster",
             markup=False,
         )
@@ -66,18 +66,18 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = run_parser(
         "kraftlog chaos soak",
         "Steady load, then faults as well; the resources that each node uses are checked against bounds.",
-        minutes="how long in all",
+        minutes="length of the whole run",
     )
-    parser.add_argument("--brokers", action="store_true", help="with three data brokers, and clients of Kafka's")
+    parser.add_argument("--brokers", action="store_true", help="with three data brokers, and Kafka clients")
     parser.add_argument(
         "--rate",
         type=float,
         metavar="N",
-        help=f"target operations a second, {OPERATIONS_PER_SECOND:g} by default; with --brokers records a second,"
+        help=f"target operations per second, {OPERATIONS_PER_SECOND:g} by default; with --brokers records per second,"
         f" {RECORDS_PER_SECOND:g} by default",
     )
     parser.add_argument("--without-faults", action="store_true", help="steady load only: then no election may happen")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="plot what is used over time to this file")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="plot the resources over time to this file")
     arguments = parser.parse_args(words)
     if arguments.minutes <= 0 or (arguments.rate is not None and arguments.rate <= 0):
         parser.error("--minutes and --rate must be above 0")

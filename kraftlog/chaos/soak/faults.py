@@ -1,4 +1,4 @@
-"""The faults of a soak that no other run has: slow readers, and snapshots on demand."""
+"""The faults that only a soak has: slow readers and statements, and snapshots on demand."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STATEMENT: Final = (
     "WITH RECURSIVE counter(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counter)"
     " SELECT count(*) FROM counter, (SELECT end_offset FROM applied)"
 )
-"""It never ends by itself, and reads all the time: the node ends it."""
+"""A query that never ends by itself, and reads all the time. The node ends it."""
 STATEMENT_TIMEOUT_MS: Final = 15_000
-"""Longer than the node lets it run, which is 10 s."""
+"""Longer than the 10 s for which a node lets a query run."""
 
 
 class SlowReader(Nemesis):
-    """Another process, here this one, holds a read transaction on a node's live database."""
+    """Holds a read transaction on a node's live database, in another process, this one."""
 
     name = "a slow reader"
 
@@ -41,7 +41,7 @@ class SlowReader(Nemesis):
         self._held = ExitStack()
 
     async def start(self, arena: Arena) -> None:
-        """Begin it, and read something, so that it has its state."""
+        """Begin the transaction, and read something, so that it holds its state."""
         node_id = roomy_node(arena, self.random)
         path = arena.cluster.directory.data_path(node_id) / METADATA_DATABASE_NAME
         with suppress(StorageError):  # the node is starting, and has none yet
@@ -51,12 +51,12 @@ class SlowReader(Nemesis):
             connection.execute("SELECT end_offset FROM applied").fetchall()
 
     async def stop(self, arena: Arena) -> None:
-        """End it."""
+        """End the transaction."""
         self._held.close()
 
 
 class SlowStatement(Nemesis):
-    """A client sends a node an SQL query that never ends; the node aborts it in time."""
+    """Sends a node an SQL query that never ends, and that the node aborts in time."""
 
     name = "a slow statement"
 
@@ -65,11 +65,11 @@ class SlowStatement(Nemesis):
         self._asking: asyncio.Task[None] | None = None
 
     async def start(self, arena: Arena) -> None:
-        """Ask."""
+        """Send the query."""
         self._asking = asyncio.create_task(self._ask(arena, roomy_node(arena, self.random)))
 
     async def stop(self, arena: Arena) -> None:
-        """It was aborted long ago, unless the run ends early."""
+        """Cancel the query. The node has aborted it long before, unless the run ends early."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
@@ -81,12 +81,12 @@ class SlowStatement(Nemesis):
 
 
 class TakeSnapshot(Nemesis):
-    """A node takes a snapshot now."""
+    """Lets a node take a snapshot."""
 
     name = "a snapshot on demand"
 
     async def start(self, arena: Arena) -> None:
-        """Have it taken; a node that does not run takes none."""
+        """Request the snapshot; a node that does not run takes none."""
         node_id = self.any_node(arena)
         arena.note(f"snapshot {node_id}")
         with suppress(ApiError):
@@ -110,9 +110,9 @@ OTHER_KINDS: Final = (
     Kind(partitions.FillDisk, 2, (2.0, 8.0)),
 )
 LANES: Final = (Lane("processes", PROCESS_KINDS, (4.0, 10.0)), Lane("others", OTHER_KINDS, (1.0, 4.0)))
-"""Nodes have time to settle after a kill: a soak looks for what accumulates, not for what a crash leaves."""
+"""Nodes have time to settle after a kill: a soak detects what accumulates, not what a crash leaves behind."""
 
 
 def roomy_node(arena: Arena, random: Random) -> NodeId:
-    """A node without the small disk: the write-ahead log that a reader may hold would fill it."""
+    """Return a node without a small disk, which the write-ahead log that a reader holds could fill."""
     return random.choice([node_id for node_id in arena.cluster.node_ids if node_id not in arena.disks])

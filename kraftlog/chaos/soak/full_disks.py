@@ -1,7 +1,7 @@
-"""Every voter on a disk of 100 MB: load fills it until the cluster stops, then the disks grow.
+"""Every voter has a disk of 100 MB: load fills the disks until the cluster stops, then the disks grow.
 
-They must be full of log, database and snapshots, and not of what could be deleted. Once there is room the same
-processes continue.
+The disks must be full of log, database and snapshots, and not of files that could be deleted. Once there is room, the
+same processes must continue.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ PARTITIONS_PER_TOPIC: Final = 50
 TIMEOUT_MS: Final = 2000
 
 STILL_SECONDS: Final = 6.0
-"""The cluster has stopped when nothing was acknowledged for this long: two elections would have ended."""
+"""The cluster has stopped when nothing was acknowledged for this long, the time of two elections."""
 FILL_SECONDS_MAX: Final = 300.0
 FULL_FREE_BYTES: Final = 2 * MEBIBYTE
-"""A disk with less than this is full: a voter keeps some room for what a new leader writes."""
+"""A disk with less free space is full: a voter keeps some room for the records of a new leader."""
 WORTH_KEEPING: Final = (FileKind.LOG, FileKind.DATABASE, FileKind.SNAPSHOTS)
 WORTH_KEEPING_SHARE_MIN: Final = 0.75
-"""Of the bytes on a full disk. Consider a voter whose disk gets full during a long read, say to take a snapshot: its
-write-ahead log has what that reader kept, some 20 MB, and the database no longer has room for new rows in it."""
+"""The required share of the bytes on a full disk. Consider a voter whose disk becomes full during a long read, for
+example while it takes a snapshot: its write-ahead log has grown by about 20 MB for this reader, and the database has no
+room for the new rows in it."""
 GO_ON_SECONDS_MAX: Final = 30.0
-"""How soon the cluster continues after there is room: what waits for room tries again at least every few seconds."""
+"""The time in which the cluster must continue after there is room: writes are tried again every few seconds."""
 GO_ON_ACKNOWLEDGED: Final = 20
 
 
@@ -58,22 +59,22 @@ class FullDisk:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room."""
+        """Whether the disk is full."""
         return self.free_bytes < FULL_FREE_BYTES
 
     @property
     def share_worth_keeping(self) -> float:
-        """Which share of its contents is log, database and snapshots."""
+        """The share of log, database and snapshots in its contents."""
         return sum(self.sample.file_bytes[kind] for kind in WORTH_KEEPING) / max(self.sample.total_bytes, 1)
 
 
 @dataclass(slots=True)
 class Filling:
-    """Callers that create topic after topic, each as soon as the one before was answered."""
+    """Callers that create topic after topic, each as soon as the previous request is answered."""
 
     acknowledged: int = 0
     acknowledged_at: float = field(default_factory=time.monotonic)
-    """When the last one was."""
+    """When the last operation was acknowledged."""
     last_error: str = ""
     is_stopped: bool = False
     _numbers: count[int] = field(default_factory=lambda: count(1))
@@ -104,17 +105,17 @@ class FullDisks:
         self.directory = directory
         self.stage = "starting"
         self.left_out: str | None = None
-        """Why this machine does not support such disks."""
+        """The reason if this machine does not support such disks."""
         self.filling = Filling()
         self.found: list[FullDisk] = []
         self.fill_seconds = 0.0
         self.acknowledged_when_full = 0
         self.go_on_seconds: float | None = None
-        """How long after the disks had grown operations were acknowledged again."""
+        """How long after the growth of the disks operations were acknowledged again."""
         self.violations: list[str] = []
 
     async def run(self) -> bool:
-        """Everything. Returns whether nothing was wrong, also where this machine has no such disks."""
+        """Carry out the run; return whether there was no violation, or the machine does not support such disks."""
         try:
             async with self._arena() as (arena, disks):
                 try:
@@ -155,7 +156,7 @@ class FullDisks:
             await asyncio.sleep(STILL_SECONDS - idle_seconds)
         self.fill_seconds = self.filling.acknowledged_at - began
         self.acknowledged_when_full = self.filling.acknowledged
-        arena.note(f"it stands still after {self.filling.acknowledged} topics: {self.filling.last_error}")
+        arena.note(f"the cluster has stopped after {self.filling.acknowledged} topics: {self.filling.last_error}")
         paths = [(disk, arena.cluster.directory.data_path(disk.node_id)) for disk in disks]
         self.found = [
             FullDisk(take_sample(arena.elapsed_seconds, disk.node_id, path, None), disk.free_bytes)
@@ -164,7 +165,7 @@ class FullDisks:
         self.violations += not_worth_keeping(self.found)
 
     async def _grow(self, arena: Arena, disks: Sequence[SmallDisk]) -> None:
-        self.stage = "going on"
+        self.stage = "continuing"
         for disk in disks:
             await asyncio.to_thread(disk.grow, GROWTH_MEGABYTES)
         arena.note("the disks have grown")
@@ -178,7 +179,7 @@ class FullDisks:
                 return
             await asyncio.sleep(0.05)
         self.go_on_seconds = time.monotonic() - began
-        arena.note(f"it goes on after {self.go_on_seconds:.2f} s")
+        arena.note(f"the cluster continues after {self.go_on_seconds:.2f} s")
 
     @asynccontextmanager
     async def _arena(self) -> AsyncIterator[tuple[Arena, list[SmallDisk]]]:
@@ -206,14 +207,14 @@ class FullDisks:
 
 
 def not_worth_keeping(found: Sequence[FullDisk]) -> list[str]:
-    """What is wrong with the disks of a cluster that has stopped, in words."""
+    """Return the violations on the disks of a cluster that has stopped."""
     full = [disk for disk in found if disk.is_full]
     if not full:
         free = ", ".join(f"node {disk.sample.node_id} has {disk.free_bytes:,} bytes" for disk in found)
-        return [f"the cluster has stopped, and no disk is full: {free}"]
+        return [f"the cluster has stopped, although no disk is full: {free}"]
     return [
         f"the disk of node {disk.sample.node_id} is full, and only {disk.share_worth_keeping:.0%} of its contents is"
-        f" log, database and snapshots; {WORTH_KEEPING_SHARE_MIN:.0%} is owed: "
+        f" log, database and snapshots; {WORTH_KEEPING_SHARE_MIN:.0%} is required: "
         + ", ".join(f"{kind} {size:,}" for kind, size in disk.sample.file_bytes.items() if size)
         for disk in full
         if disk.share_worth_keeping < WORTH_KEEPING_SHARE_MIN

@@ -34,7 +34,7 @@ def main(words: Sequence[str], console: Console) -> int:
 
 
 def figures(run: FullDisks) -> dict[str, Any]:
-    """Everything that was measured."""
+    """Return everything that was measured."""
     return {
         "left_out": run.left_out,
         "fill_seconds": round(run.fill_seconds, 1),
@@ -87,6 +87,6 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
+        "--dir", type=Path, metavar="DIR", help="keep all files in this directory; default: only after a failure"
     )
     return parser.parse_args(words)

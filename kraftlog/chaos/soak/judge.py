@@ -1,4 +1,4 @@
-"""Checks the samples against the bounds, and keeps the worst of each."""
+"""Checks the samples against the bounds, and keeps the worst value of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Worst:
 
     @property
     def share(self) -> float:
-        """Of the bound; a bound of 0 has none."""
+        """The share of the bound that is used; infinite if a bound of 0 is exceeded."""
         value, limit = self.measure.value, self.measure.limit
         return value / limit if limit > 0 else (math.inf if value > 0 else 0.0)
 
@@ -37,29 +37,29 @@ class Point:
 
 
 class Judge:
-    """Sees every sample of a run."""
+    """Gets every sample of a run."""
 
     def __init__(self, operations_per_second: float) -> None:
-        """The target load: a bound depends on it."""
+        """`operations_per_second` is the target load, on which a bound depends."""
         self._operations_per_second = operations_per_second
         self._written: defaultdict[NodeId, Written] = defaultdict(Written)
         self._first_start_seconds = 0.0
         self.worst: dict[str, Worst] = {}
-        """By the measure's name."""
+        """The worst values by the measure's name."""
         self.points: list[Point] = []
         self.runaway: Sample | None = None
         """A node whose files take so much space that the run must end."""
 
     def see_first_starts(self, starts: Sequence[Start]) -> None:
-        """Of all nodes, while they were empty."""
+        """Note the first starts of all nodes, while they were empty."""
         self._first_start_seconds = max((own_seconds(start) for start in starts), default=0.0)
 
     def see_start(self, start: Start) -> None:
-        """Of a node that was killed or stopped before."""
+        """Check the start of a node that was killed or stopped before."""
         self._keep(Worst(start_measure(start, self._first_start_seconds), start.node_id, start.began))
 
     def see_samples(self, samples: Sequence[Sample], readings: Sequence[Reading]) -> None:
-        """One of each node, taken at about the same moment; and all readings so far."""
+        """Check one sample of each node, taken at about the same moment. `readings` are all slow reads so far."""
         for sample in samples:
             written = self._written[sample.node_id]
             written.note(sample)
@@ -73,11 +73,11 @@ class Judge:
             self.points.append(Point(samples[0].at_seconds, most))
 
     def written_bytes(self) -> int:
-        """All that the nodes' processes have written."""
+        """Return the bytes that all processes of the nodes have written."""
         return sum(written.since(-math.inf) for written in self._written.values())
 
     def violations(self) -> list[str]:
-        """What did not hold, in words."""
+        """Return a text for each bound that was exceeded."""
         stories = [
             f"{worst.measure.name}: node {worst.node_id} had {worst.measure.value:,.10g} at {worst.at_seconds:.0f} s;"
             f" the bound is {worst.measure.limit:,.10g}"
@@ -96,7 +96,7 @@ class Judge:
 
 
 def keep_worst(known: MutableMapping[str, Worst], found: Worst) -> None:
-    """Keep a figure if none of its name was closer to the bound."""
+    """Keep a figure if it is closer to its bound than the known figure of its name."""
     before = known.get(found.measure.name)
     if before is None or found.share > before.share:
         known[found.measure.name] = found

@@ -1,7 +1,7 @@
 """All bounds of a soak, and the figures that are checked against them. docs/chaos.md describes them.
 
-Those of files are what docs/formats/directory.md promises; the others are twice what a node with this much metadata was
-measured to use.
+Bounds of files follow docs/formats/directory.md; the others are twice the values measured on a node with this much
+metadata.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ SETTINGS: Final = {
     "metadata.start.offset.lag.time.max.ms": LAG_TIME_MAX_SECONDS * 1000,
     "metadata.start.offset.replica.restart.grace.ms": LAG_TIME_MAX_SECONDS * 1000,
 }
-"""Of the nodes: a log that starts over several times a minute, and a snapshot every few seconds."""
+"""The settings of the nodes: the log start moves several times a minute, and a snapshot is taken every few seconds."""
 
 WAL_BYTES_MAX: Final = 64 * MEBIBYTE
-"""While no read transaction is older than `OLD_READER_SECONDS`."""
+"""The bound while no read transaction is older than `OLD_READER_SECONDS`."""
 OLD_READER_SECONDS: Final = 1.0
 READER_GRACE_SECONDS: Final = 10.0
-"""How long a reader counts after its end: only then can the log that it held be copied and start over."""
+"""How long a reader counts after its end: copying the write-ahead log that it held takes that long."""
 WAL_STOP_BYTES: Final = 512 * MEBIBYTE
-"""No reader, however old, may hold more: the node stops applying."""
+"""The bound with any reader: a node stops applying at this size."""
 WAL_STOP_SLACK_BYTES: Final = 16 * MEBIBYTE
-"""The transaction that goes past it is finished."""
+"""The size of the transaction that exceeds the bound, which is still completed."""
 
 DATABASE_BYTES_MAX: Final = 8 * MEBIBYTE
 UNFINISHED_BYTES_MAX: Final = 16 * MEBIBYTE
-"""Most of it is deleted snapshots, whose bytes stay for a minute: some ten of 600 KB, at 600 operations a second."""
+"""Mostly deleted snapshots, whose bytes stay for a minute: about ten of 600 KB at 600 operations per second."""
 DAMAGED_BYTES_MAX: Final = 0
 """No fault of a soak damages a file."""
 SMALL_BYTES_MAX: Final = 8 * MEBIBYTE
-"""SQLite's shared memory has a hundredth of what the write-ahead log had at its largest: 5 MiB at most."""
+"""SQLite's shared memory takes a hundredth of the largest size of the write-ahead log: at most 5 MiB."""
 SNAPSHOTS_MAX: Final = SNAPSHOTS_KEPT_MAX + 3
-"""A new one is there for a second before a surplus one goes. And consider a node that is killed while it takes one: the
-process that writes it finishes it, after the next process has looked which there are; that learns of it only when it
-takes one itself. Two such may be there at a time."""
+"""A new snapshot exists for about a second before the oldest one is deleted. And consider a node that is killed while
+it takes a snapshot: the process that writes it completes it after the restarted node has listed its snapshots, so the
+node learns of it only when it takes one itself. Two such snapshots may exist at a time."""
 RUNAWAY_BYTES: Final = 1024 * MEBIBYTE
 """A soak ends when a node's files take this much: without bounds it would fill the whole disk of the machine."""
 
@@ -72,29 +72,30 @@ class Measure:
 
     @property
     def holds(self) -> bool:
-        """Whether the figure is within it."""
+        """Whether the figure is within its bound."""
         return self.value <= self.limit
 
 
 def log_bytes_max(operations_per_second: float) -> int:
-    """Of all segments of a node, at this rate of operations.
+    """Return the bound of all segments of a node, at this rate of operations.
 
-    What retention leaves; the segment in which the log starts, and the active one; two snapshots' worth of records,
-    since the log start moves from snapshot to snapshot; and the records appended while the log start waits.
+    It is the sum of what retention leaves; the segment of the log start, and the active one; the records between two
+    snapshots, twice, since the log start moves from snapshot to snapshot; and the records that are appended while the
+    log start waits.
     """
     waiting = round(operations_per_second * LOG_BYTES_PER_OPERATION * LOG_START_WAITS_SECONDS)
     return RETENTION_BYTES + 2 * SEGMENT_BYTES + 2 * BYTES_BETWEEN_SNAPSHOTS + waiting
 
 
 LOG_BYTES_PER_OPERATION: Final = 128
-"""Some 75 were measured; one that comes alone has a frame and a batch of its own."""
+"""About 75 were measured; a single operation has its own frame and batch."""
 LOG_START_WAITS_SECONDS: Final = 100
-"""A new leader waits 9 s for replicas that it has not heard of, then LAG_TIME_MAX_SECONDS for those that are behind.
-The run kills leaders every 10 to 20 s, so several in a row may not get that far."""
+"""A new leader waits 9 s for replicas that have not fetched yet, then LAG_TIME_MAX_SECONDS for replicas that are
+behind. The run kills leaders every 10 to 20 s, so several leaders in a row may not advance the log start."""
 
 
 def wal_bytes_max(at_seconds: float, readings: Sequence[Reading], written: Written) -> int:
-    """Of a node's write-ahead log: 64 MiB, and what was written since its oldest reader began, if that is old."""
+    """Return the bound of a node's write-ahead log: 64 MiB, plus the bytes written since an old reader began."""
     open_readings = [
         reading for reading in readings if reading.began <= at_seconds < reading.ended + READER_GRACE_SECONDS
     ]
@@ -107,7 +108,7 @@ def wal_bytes_max(at_seconds: float, readings: Sequence[Reading], written: Writt
 def measures(
     sample: Sample, readings: Sequence[Reading], written: Written, operations_per_second: float
 ) -> Iterator[Measure]:
-    """Everything about a sample that has a bound. `readings` and `written` are those of its node."""
+    """Yield all figures of a sample that have a bound. `readings` and `written` belong to its node."""
     found = sample.file_bytes
     wal_limit = wal_bytes_max(sample.at_seconds, readings, written)
     held = "" if wal_limit == WAL_BYTES_MAX else ", behind a slow reader"
@@ -128,15 +129,14 @@ def measures(
 
 
 def own_seconds(start: Start) -> float:
-    """How long a start would have taken on an otherwise idle machine."""
+    """Return the time of a start without the time that the process waited for a processor."""
     return start.seconds - start.waited_seconds
 
 
 def start_measure(start: Start, first_start_seconds: float) -> Measure:
-    """How long a node took until it answered after it was ended, without what it waited for a processor.
+    """Return how long a node took to start, without the time that it waited for a processor.
 
-    The bound is 3 s, or twice what the slowest empty node took at the very beginning: if that is more, the machine is
-    slow.
+    The bound is 3 s, or, on a slow machine, twice the time of the slowest empty node at the beginning of the run.
     """
     limit = max(START_SECONDS_MAX, STARTS_OF_AN_EMPTY_NODE * first_start_seconds)
     return Measure("seconds to start", own_seconds(start), limit)

@@ -1,7 +1,7 @@
 """Steady load: a fixed rate of operations from many concurrent callers, on metadata that does not grow.
 
-Half of the operations set a config of a topic that stays; the others by turns create a topic and delete the oldest that
-was created. So the log grows all the time, and the metadata does not.
+Half of the operations set a config of a lasting topic; the others create a topic or, once there are enough, delete the
+oldest one. So the log grows all the time, and the metadata does not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ATTEMPTS_MAX: Final = 10
 CALLERS: Final = 48
 TIMEOUT_MS: Final = 5000
 CATCH_UP_SECONDS: Final = 0.25
-"""Operations that are overdue for longer are skipped: after a stall they are not sent all at once."""
+"""Operations that are overdue for longer are skipped, so that they are not sent all at once after a stall."""
 
 
 class SteadyLoad:
@@ -54,7 +54,7 @@ class SteadyLoad:
 
     @asynccontextmanager
     async def prepared(self) -> AsyncIterator[None]:
-        """Within the block there are a broker that lives and the topics that stay. Raises ApiError."""
+        """Keep a broker alive within the block, and create the lasting topics. Raises ApiError."""
         async with AdminClient(self._bootstrap) as client, living_brokers(client, [BROKER_ID]):
             topics = [NewTopic(_lasting(number), 1, 1) for number in range(LASTING_TOPICS)]
             for first in range(0, LASTING_TOPICS, TOPICS_PER_OPERATION):
@@ -110,13 +110,13 @@ class SteadyLoad:
 
 
 def create_topic(name: str, partitions: int = 1) -> admin_pb2.Operation:
-    """A topic of this many partitions, each with one replica: as many records, and one."""
+    """Return an operation that creates a topic with one replica each. It writes a record for each and one more."""
     topic = admin_pb2.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     return admin_pb2.Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=[topic]))
 
 
 def error_message(result: admin_pb2.OperationResult) -> str | None:
-    """What is wrong with the operation or a part of it; None: nothing."""
+    """Return the first error of the operation or of a part of it, None if there is none."""
     errors = [(result.error_code, result.error_message)]
     for parts in (result.create_topics.topics, result.delete_topics.topics, result.alter_configs.resources):
         errors += [(part.error_code, part.error_message) for part in parts]
@@ -124,7 +124,7 @@ def error_message(result: admin_pb2.OperationResult) -> str | None:
 
 
 async def _create_surely(client: AdminClient, topics: Sequence[NewTopic]) -> None:
-    """Create them, also if leadership is lost meanwhile. Raises ApiError."""
+    """Create topics, and repeat the operation if its outcome is unknown. Raises ApiError."""
     for attempt in range(ATTEMPTS_MAX):
         try:
             await client.create_topics(topics)
@@ -134,7 +134,7 @@ async def _create_surely(client: AdminClient, topics: Sequence[NewTopic]) -> Non
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or attempt == 0:
                 raise
-            return  # the attempt before was carried out
+            return  # the previous attempt was carried out
         else:
             return
 

@@ -1,4 +1,4 @@
-"""What was used over time: as an SVG file, and as a row of blocks for a terminal."""
+"""Plots resources over time: as an SVG file, and as a row of blocks for a terminal."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def svg(points: Sequence[Point], title: str, marks: Sequence[tuple[float, str]] = ()) -> str:
-    """The most that any node took per kind of file, over time; bytes on a logarithmic scale from 1 KiB on.
+    """Plot the most bytes of any node per kind of file over time, on a logarithmic scale from 1 KiB on.
 
-    `marks` are times with a word each, drawn as vertical lines. A dashed line is the bound of the write-ahead log.
+    `marks` are times with labels, drawn as vertical lines. A dashed line is the bound of the write-ahead log.
     """
     end = max((point.at_seconds for point in points), default=1.0) or 1.0
     most = max((size for point in points for size in point.file_bytes.values()), default=0)
@@ -75,10 +75,10 @@ def panels(
     title: str,
     marks: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """A panel for each figure, one below the other: a line for each process, on a linear scale from 0 on.
+    """Plot a panel for each figure, one below the other: a line for each process, on a linear scale from 0 on.
 
-    `found` has the points, seconds and values, by figure and process. A figure whose name ends with bytes is shown in
-    MiB. `marks` are times with a word each, drawn as vertical lines.
+    `found` has the points, seconds and values, by figure and process. A figure whose name ends with "bytes" is shown in
+    MiB. `marks` are times with labels, drawn as vertical lines.
     """
     end = max((at for lines in found.values() for points in lines.values() for at, _ in points), default=1.0) or 1.0
     height = PANEL_HEIGHT * len(found) + TOP + BOTTOM
@@ -126,7 +126,7 @@ def _panel(name: str, lines: Mapping[str, Sequence[tuple[float, float]]], top: i
 
 
 def blocks(values: Sequence[float], width: int) -> str:
-    """One character per stretch of time, as high as the largest value in it is against the largest of all."""
+    """Return one block per interval, whose height is the largest value in it in proportion to the largest of all."""
     if not values:
         return ""
     width = min(width, len(values))

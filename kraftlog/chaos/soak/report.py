@@ -37,7 +37,7 @@ def progress_line(soak: Soak) -> str:
 
 
 def figures(soak: Soak) -> dict[str, Any]:
-    """Everything that was measured and counted."""
+    """Return everything that was measured and counted."""
     counts = soak.arena.counts if soak.arena is not None else {}
     outcomes = soak.load.outcomes if soak.load is not None else {}
     return {
@@ -68,7 +68,7 @@ def figures(soak: Soak) -> dict[str, Any]:
 
 
 def print_result(soak: Soak, console: Console) -> None:
-    """The table, the bytes over time, and what did not hold."""
+    """Print the table, the bytes over time, and the violations."""
     found = figures(soak)
     console.print(f"Soak, seed {soak.plan.seed}, {soak.plan.seconds:g} s", style="italic", highlight=False)
     for phase in found["phases"]:
@@ -90,7 +90,7 @@ def print_result(soak: Soak, console: Console) -> None:
 
 
 def bounds_table(found: Sequence[Worst]) -> Table:
-    """Each bound, the figure closest to it, and its node and time."""
+    """Return a table with each bound, the figure closest to it, and its node and time."""
     table = Table("", "at most", "bound", "of it", "node", "at", "", title="Resources of a node", box=None)
     table.title_justify = "left"
     for column in table.columns[1:6]:
@@ -111,7 +111,7 @@ def bounds_table(found: Sequence[Worst]) -> Table:
 
 
 def bytes_table(points: Sequence[Point]) -> Table:
-    """Per kind of file the most that any node had, over time."""
+    """Return a table with the most bytes of any node per kind of file, over time."""
     table = Table("", "most", "at the end", "over time", title="Bytes on disk, of the node with most", box=None)
     table.title_justify = "left"
     for column in table.columns[1:3]:
@@ -124,13 +124,13 @@ def bytes_table(points: Sequence[Point]) -> Table:
 
 
 def plot(soak: Soak) -> str:
-    """Bytes over time, as SVG."""
+    """Return the bytes over time, as SVG."""
     title = f"Bytes on disk of the node with most; {soak.plan.operations_per_second:g} operations/s wanted"
     return svg(soak.judge.points, title, [(phase.began, phase.name) for phase in soak.phases])
 
 
 def size(value: float) -> str:
-    """Bytes for people."""
+    """Return bytes with a unit."""
     for unit in ("B", "KiB", "MiB"):
         if value < KIBIBYTE:
             return f"{value:,.0f} {unit}" if unit == "B" or value >= 100 else f"{value:,.1f} {unit}"
@@ -139,7 +139,7 @@ def size(value: float) -> str:
 
 
 def worst_figures(worst: Worst) -> dict[str, Any]:
-    """One bound, for JSON."""
+    """Return one bound for the JSON output."""
     return {
         "name": worst.measure.name,
         "most": round(worst.measure.value, 3),

@@ -1,4 +1,4 @@
-"""One soak: steady load without faults, then with faults, then peace; every second all nodes are sampled."""
+"""One soak: steady load without faults, then with faults, then peace; all nodes are sampled every second."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAMPLE_SECONDS: Final = 1.0
 VOTERS: Final = 3
 OBSERVERS: Final = 1
 STEADY_SHARE: Final = 1 / 3
-"""Of the time, without faults."""
+"""The share of the time without faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,28 +40,28 @@ class Plan:
     """What to run."""
 
     seconds: float
-    """It takes longer if not every kind of fault has had its turn by then."""
+    """The time of the run. It takes longer if a kind of fault has not been injected by then."""
     seed: int
     directory: Path
     operations_per_second: float
     lanes: Sequence[Lane] = LANES
-    """Without any there are no faults, in no part of the time."""
+    """If empty, the whole run is without faults."""
 
 
 @dataclass(slots=True)
 class Phase:
-    """A part of the run, and what the clients completed in it."""
+    """A part of the run, and the number of operations in it."""
 
     name: str
     began: float
     ended: float = 0.0
     acknowledged: int = 0
     elections: int = 0
-    """By how many the epoch has risen."""
+    """By how much the epoch has grown."""
 
     @property
     def operations_per_second(self) -> float:
-        """Acknowledged."""
+        """The acknowledged operations per second."""
         return self.acknowledged / max(self.ended - self.began, 0.001)
 
 
@@ -79,13 +79,13 @@ class Soak:
         """Faults that this machine does not support, and why."""
         self.violations: list[str] = []
         self.under_way: dict[str, str] = {}
-        """The fault of each lane at the moment."""
+        """The current fault of each lane."""
         self.latest: Sequence[Sample] = ()
         """The last sample of every node."""
         self._starts_seen = 0
 
     async def run(self) -> bool:
-        """Everything. Returns whether no bound was violated, and nothing else went wrong."""
+        """Carry out the run; return whether no bound and no other check was violated."""
         async with self._arena() as arena:
             load = self.load = SteadyLoad(
                 arena.cluster.bootstrap_servers, self.plan.operations_per_second, self._derived()
@@ -104,7 +104,7 @@ class Soak:
     # --- parts ------------------------------------------------------------------------------------------------------
 
     async def _work(self, arena: Arena, load: SteadyLoad) -> None:
-        """All phases under load, or until a node's files grow without bound; then every acknowledgement is counted."""
+        """Run all phases under load, or until a node's files grow without bound; then check the acknowledgments."""
         working = asyncio.create_task(load.run())
         watching = asyncio.create_task(arena.watch())
         sampling = asyncio.create_task(self._sample(arena))
@@ -182,7 +182,7 @@ class Soak:
         self._starts_seen = len(arena.starts)
 
     async def _come_to_rest(self, arena: Arena) -> None:
-        """The load has ended: all nodes have the same state, and their resources are still within the bounds."""
+        """Check after the load that all nodes have the same state, and that their resources are within the bounds."""
         await checks.until_level(arena.cluster)
         self.violations += checks.databases_agree(arena.cluster)
         await self._look(arena)

@@ -1,6 +1,6 @@
 """The resources of a node at one moment: bytes on disk per kind of file, memory, descriptors, threads.
 
-Linux only: those of a process are read from /proc.
+Linux only: the resources of a process are read from /proc.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ BYTES_PER_KIBIBYTE: Final = 1024
 
 
 class FileKind(StrEnum):
-    """The kinds of files in a node's data directory that have a bound of their own."""
+    """The kinds of files in a node's data directory, each with its own bound."""
 
     LOG = "log"
-    """Segments, with the room that is allocated ahead."""
+    """Segments, including preallocated space."""
     SNAPSHOTS = "snapshots"
-    """Whole ones."""
+    """Complete snapshots."""
     DATABASE = "metadata.db"
     WAL = "metadata.db-wal"
-    """SQLite's write-ahead log: what was committed and is not in the database yet, or could be forgotten."""
+    """SQLite's write-ahead log, with transactions that are not copied to the database yet, or could be discarded."""
     UNFINISHED = "unfinished"
     """Snapshots and other unfinished files, leftovers of a crash, and deleted files that a client may still read."""
     DAMAGED = "damaged"
-    """What was set aside."""
+    """Files that were set aside."""
     SMALL = "small"
-    """All else: identity, quorum state, the log's start, SQLite's shared memory."""
+    """All other files: identity, quorum state, log start, SQLite's shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ProcessSample:
     descriptors: int
     threads: int
     written_bytes: int
-    """All that it has written since it began, to files and connections, whether or not it has reached a disk."""
+    """The bytes that it has written since its start, to files and connections, whether or not they are on a disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +59,31 @@ class Sample:
     """One node at one moment."""
 
     at_seconds: float
-    """Since the arena's beginning."""
+    """The time since the arena was created."""
     node_id: NodeId
     file_bytes: Mapping[FileKind, int]
     snapshots: int = 0
-    """How many whole ones there are."""
+    """The number of complete snapshots."""
     process: ProcessSample | None = None
-    """None: it does not run."""
+    """None if the node does not run."""
 
     @property
     def total_bytes(self) -> int:
-        """Of all files."""
+        """The bytes of all files."""
         return sum(self.file_bytes.values())
 
 
 @dataclass(slots=True)
 class Written:
-    """How much a node has written at which time, over all its processes, to know what was written during a read."""
+    """The bytes that a node has written over time, in all its processes, to compute those written during a read."""
 
     history: list[tuple[float, int]] = field(default_factory=list)
     _pid: int = -1
     _before: int = 0
-    """What the processes before the present one wrote."""
+    """The bytes that earlier processes have written."""
 
     def note(self, sample: Sample) -> None:
-        """Take a sample of that node in; samples come in order."""
+        """Add a sample of the node. Samples must be in order."""
         if sample.process is None:
             return
         latest = self.history[-1][1] if self.history else 0
@@ -92,7 +92,7 @@ class Written:
         self.history.append((sample.at_seconds, max(self._before + sample.process.written_bytes, latest)))
 
     def since(self, seconds: float) -> int:
-        """How much was written from the last sample at or before that time on, until the newest one."""
+        """Return the bytes written from the last sample at or before a time to the newest sample."""
         if not self.history:
             return 0
         earlier = bisect_right(self.history, seconds, key=itemgetter(0))
@@ -100,9 +100,9 @@ class Written:
 
 
 def take_sample(at_seconds: float, node_id: NodeId, data: Path, pid: int | None) -> Sample:
-    """Look at a node's directory, and at its process if `pid` says that it runs. It stats some 30 files: in a thread.
+    """Sample a node's directory, and its process unless `pid` is None. Call it in a thread: it stats about 30 files.
 
-    Files that come and go meanwhile, and a process that ends, are no errors.
+    Files that are created or deleted at the same time, and a process that ends, are not errors.
     """
     file_bytes = dict.fromkeys(FileKind, 0)
     snapshots = 0
@@ -114,7 +114,7 @@ def take_sample(at_seconds: float, node_id: NodeId, data: Path, pid: int | None)
 
 
 def kind_of(path: Path) -> FileKind:
-    """Of which kind a file is, by its path within the data directory."""
+    """Return the kind of a file, by its path within the data directory."""
     stem = path.name
     if ".damaged" in stem:
         return FileKind.DAMAGED
@@ -130,11 +130,11 @@ def kind_of(path: Path) -> FileKind:
 
 
 def process_sample(pid: int) -> ProcessSample | None:
-    """What the kernel reports about a process; None if it has just ended."""
+    """Return the resources of a process; None if it has just ended."""
     process = PROCESSES / str(pid)
     try:
         status = _fields(process / "status")
-        if "VmRSS" not in status:  # it is dead, and was not waited for yet
+        if "VmRSS" not in status:  # a zombie
             return None
         return ProcessSample(
             pid=pid,
@@ -148,7 +148,7 @@ def process_sample(pid: int) -> ProcessSample | None:
 
 
 def files_in(directory: Path) -> Iterator[tuple[Path, int]]:
-    """Every file below a directory with its size, without those that come and go meanwhile."""
+    """Yield every file below a directory with its size, except files that are deleted at the same time."""
     try:
         entries = list(directory.iterdir())
     except FileNotFoundError:

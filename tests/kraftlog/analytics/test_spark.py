@@ -61,7 +61,7 @@ def test_columns_are_chosen_by_schema(spark, small_export):
     [
         ({"startingOffsets": "latest"}, "startingOffsets is 'latest'"),
         ({"endingOffsets": "31"}, "OFFSET_OUT_OF_RANGE"),
-        ({"startingOffset": "1"}, "option 'startingoffset' is not known"),
+        ({"startingOffset": "1"}, "unknown option 'startingoffset'"),
     ],
 )
 def test_what_is_wrong_with_an_option_reaches_the_user(spark, small_export, options, message):

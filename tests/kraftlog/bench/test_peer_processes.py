@@ -42,7 +42,7 @@ async def test_a_server_that_ends_at_its_start_is_told_with_its_last_words(tmp_p
     commands = {"server": ["sh", "-c", "echo there is no room; exit 3"]}
     async with servers("peer", commands, tmp_path, os.environ) as running:
         with pytest.raises(
-            ApiError, match="a server of peer ended with code 3, its last words: there is no room"
+            ApiError, match="a server of peer ended with code 3; its last log lines: there is no room"
         ) as told:
             await running.until(nothing_yet)
     assert told.value.code is ErrorCode.BROKER_NOT_AVAILABLE

@@ -155,7 +155,7 @@ def test_the_table_has_every_systems_median_beside_the_ratios() -> None:
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(comparison_table(ROUNDS, {OWN: "kraftlog", ETCD: "etcd 3.4.23"}))
     title, head, acknowledged, _, of_64, _ = (line.strip() for line in console.export_text().splitlines())
-    assert title == "Medians of 3 rounds, and of ours to theirs"
+    assert title == "Medians of 3 rounds, and of the ratios of kraftlog to its peers"
     assert head.split() == ["kraftlog", "etcd", "3.4.23", "to", "etcd"]
     assert acknowledged.split()[-5:] == ["3.00", "ms", "1.00", "ms", "2.00"]
     assert of_64.split()[-3:] == ["900/s", "1,000/s", "0.90"]

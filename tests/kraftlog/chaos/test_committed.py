@@ -45,7 +45,7 @@ async def test_what_is_skipped_or_repeated_is_noticed(base_offset: int) -> None:
     log = CommittedLog()
     await take(log, batch(0, register("a", "1")))
     await take(log, batch(base_offset, register("a", "2")))
-    assert log.gaps == [f"after offset 1 came offset {base_offset}"]
+    assert log.gaps == [f"expected offset 1, got offset {base_offset}"]
 
 
 async def test_the_digest_is_of_every_byte() -> None:

@@ -1,1 +1,1 @@
-"""What the client does: each load is a program of its own process, the same against both brokers."""
+"""The loads of the client. Each load runs in a separate process, and is the same program against both brokers."""

@@ -1,4 +1,4 @@
-"""`python -m kraftlog.bench.broker.loads NAME FIELDS`: carry out one load, and print what was measured as JSON."""
+"""`python -m kraftlog.bench.broker.loads NAME FIELDS`: carry out one load, and print its figures as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraftlog.bench.broker.loads.catalogue import load_of
 
 
 def main() -> int:
-    """Returns the exit code. What went wrong is the last line of standard error."""
+    """Carry out the load and return the exit code. An error is the last line of standard error."""
     name, fields = sys.argv[1:]
     try:
         figures = load_of(name, json.loads(fields)).run()

@@ -1,7 +1,7 @@
-"""A client that asks for little all the time, while another one asks for much: how long does it wait?
+"""A client that sends small requests while another client sends large ones, and measures how long it waits.
 
-`python -m kraftlog.bench.broker.loads.bystander HOST:PORT TOPIC` prints a line when it begins, asks until its standard
-input ends, and prints the longest wait and the 99.9th percentile as JSON.
+`python -m kraftlog.bench.broker.loads.bystander HOST:PORT TOPIC` prints a line when it begins, sends requests until its
+standard input ends, and prints the longest wait and the 99.9th percentile as JSON.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kraftlog.local.cluster import own_environment
 
 LATEST: Final = -1
 WARM_UP_ROUNDS: Final = 50
-"""Of each request, not counted."""
+"""How often each request is sent uncounted."""
 
 
 def small_requests(topic: str) -> list[bytes]:
-    """Metadata of the topic, where its partition ends, and one record, which is not flushed."""
+    """Return the frames of Metadata for the topic, ListOffsets for its end, and Produce of one unflushed record."""
     one = (MetadataRequestTopic(name=topic),)
     return [
         frame_of(MetadataRequest(topics=one, allow_auto_topic_creation=False)),
@@ -40,7 +40,7 @@ def small_requests(topic: str) -> list[bytes]:
 
 
 def waits(client: RawClient, frames: list[bytes], has_ended: threading.Event) -> list[float]:
-    """Seconds of each wait, of one request after the other, until the end. Raises ConnectionClosed."""
+    """Send one request after the other until the end; return the seconds of each wait. Raises ConnectionClosed."""
     found = []
     for number in itertools.count():
         sent = time.perf_counter()
@@ -58,9 +58,9 @@ def waits(client: RawClient, frames: list[bytes], has_ended: threading.Event) ->
 
 @contextmanager
 def bystander(bootstrap_server: str, topic: str) -> Iterator[dict[str, float]]:
-    """One is asking within the block; at its end the figures are there. Raises ApiError if it failed."""
+    """Run a bystander within the block, whose end fills the figures. Raises ApiError if it failed."""
     figures: dict[str, float] = {}
-    # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+    # -P: otherwise Python would import a file of the working directory, such as snapshot.py, as kraftlog's module.
     process = subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, "-P", "-m", __name__, bootstrap_server, topic],
         env=own_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -70,7 +70,7 @@ def bystander(bootstrap_server: str, topic: str) -> Iterator[dict[str, float]]:
             yield figures
         output, errors = process.communicate()
         if process.returncode:
-            raise failed(f"the client that asks for little failed: {errors.strip().splitlines()[-1:]}")
+            raise failed(f"the client with small requests failed: {errors.strip().splitlines()[-1:]}")
         figures |= json.loads(output)
     finally:
         if process.returncode is None:
@@ -79,7 +79,7 @@ def bystander(bootstrap_server: str, topic: str) -> Iterator[dict[str, float]]:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Run the client and return the exit code."""
     bootstrap_server, topic = sys.argv[1:]
     has_ended = threading.Event()
 

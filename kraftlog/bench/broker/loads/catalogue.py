@@ -1,4 +1,4 @@
-"""All loads by their names, by which a client's process chooses what to do."""
+"""All loads by their names. A client's process gets the name of its load."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ LOADS: Final[Mapping[str, type[Load]]] = {
 
 
 def load_of(name: str, fields: Mapping[str, Any]) -> Load:
-    """The load that a process of its own is to carry out."""
+    """Return the load with this name and these fields."""
     return LOADS[name](**fields)

@@ -1,8 +1,8 @@
 """Many connections, each of which sends a record at a fixed rate, with one request per record.
 
-The requests are made by our codec, so that the client takes little: confluent-kafka has several threads for each
-producer. A record's time begins when it is due, not when it is sent: a broker that falls behind delays those to come,
-and these delays count.
+kraftlog's codec makes the requests, so that the client needs little processor time: confluent-kafka has several threads
+for each producer. A record's time begins when it is due, not when it is sent: a broker that falls behind delays later
+records, and these delays count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 
 PRODUCE_VERSION: Final = 12
-"""The last one that names topics, which spares the client the topic's id."""
+"""The last version that has topic names, so that the client need not know the topic's id."""
 IN_FLIGHT_MAX: Final = 5
 """`max.in.flight.requests.per.connection` of Kafka's producers."""
 PRODUCE_TIMEOUT_MS: Final = 30_000
@@ -34,17 +34,17 @@ TICK_SECONDS: Final = 0.002
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connections(Load):
-    """To `partitions` partitions in turn, acks=all. The first seconds are not counted."""
+    """Sends to `partitions` partitions in turn, with acks=all. The first seconds are not counted."""
 
     connections: int
     records_per_second: int
-    """Of each connection."""
+    """The rate of each connection."""
     partitions: int
     seconds: float
     warm_up_seconds: float
 
     def run(self) -> dict[str, float]:
-        """Times from due to acknowledged. Raises ApiError if a record was not written, or a connection ended."""
+        """Return the times from due to acknowledged. Raises ApiError if a record was refused or a connection ended."""
         import uvloop
 
         return uvloop.run(self._run())
@@ -95,18 +95,18 @@ class _Producer(asyncio.Protocol):
 
     def __init__(self, request: ProduceRequest) -> None:
         self.answered: list[tuple[float, float]] = []
-        """When each was due, and seconds until it was acknowledged."""
+        """For each record, when it was due, and the seconds until it was acknowledged."""
         self.problem: str | None = None
         self._request = request
         self._client = ClientConnection("bench")
         self._in_flight: deque[float] = deque()
         self._waiting: deque[float] = deque()
-        """When those were due that wait for an answer to another; no more than the load has in all."""
+        """When the records were due that wait for room in flight. Bounded by the records of the load."""
         self._transport: asyncio.Transport | None = None
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is answered, or nothing more will be."""
+        """Whether every record is answered, or the connection has failed."""
         return self.problem is not None or not (self._in_flight or self._waiting)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -114,7 +114,7 @@ class _Producer(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """A broker keeps its connections."""
+        """Note a problem: a broker must not close connections."""
         self.problem = self.problem or f"the broker closed a connection: {exc or 'without an error'}"
 
     def send(self, due: float) -> None:
@@ -123,7 +123,7 @@ class _Producer(asyncio.Protocol):
         self._send_waiting()
 
     def data_received(self, data: bytes) -> None:
-        """Take in answers."""
+        """Process answers."""
         self._client.receive_data(data)
         now = time.perf_counter()
         while (response := self._client.next_event()) is not None:
@@ -153,7 +153,7 @@ async def _all_answered(producers: Sequence[_Producer]) -> None:
     deadline = time.perf_counter() + STALL_SECONDS
     while not all(producer.is_done for producer in producers):
         if time.perf_counter() > deadline:
-            raise failed(f"the broker is {STALL_SECONDS:g} s behind the rate")
+            raise failed(f"the broker is {STALL_SECONDS:g} s behind the rate of the records")
         await asyncio.sleep(TICK_SECONDS)
     for producer in producers:
         if producer.problem is not None:

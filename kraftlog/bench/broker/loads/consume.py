@@ -17,10 +17,10 @@ CALL_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consume(Load):
-    """Partition 0, with the library's defaults."""
+    """Consumes partition 0, with the library's defaults."""
 
     def run(self) -> dict[str, float]:
-        """Bytes per second until the last record was handed out. Raises ApiError if one did not come."""
+        """Return the bytes per second until the last record was returned. Raises ApiError if one did not arrive."""
         consumer = Consumer({**self.client_settings, "group.id": "bench", "enable.auto.commit": False})
         try:
             partition = TopicPartition(self.topic, 0)
@@ -54,10 +54,10 @@ class Consume(Load):
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > STALL_SECONDS:
-                raise failed(f"{count} records did not come within {STALL_SECONDS:g} s")
+                raise failed(f"{count} records did not arrive within {STALL_SECONDS:g} s")
 
 
 def _refuse(messages: list[Message]) -> None:
-    """Raise ApiError with the first error, which comes in a message's place."""
+    """Raise ApiError with the first error among the messages."""
     errors = [error.str() for message in messages if (error := message.error()) is not None]
-    raise failed(f"the partition cannot be read on: {errors[0] if errors else 'values of an unknown size came'}")
+    raise failed(f"the partition cannot be read further: {errors[0] if errors else 'values have an unknown size'}")

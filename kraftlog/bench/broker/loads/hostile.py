@@ -1,4 +1,4 @@
-"""One client sends the largest or most repetitive requests, while another one asks for little."""
+"""One client sends the largest or most repetitive requests, while another one sends small requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kraftlog.kafka.messages.produce import ProduceResponse
 from kraftlog.kafka.notation import Message
 
 TAKEN: Final = ELEMENTS_MAX - 10
-"""So many elements are taken, with those around them."""
+"""A request with this many elements, and those that contain them, is accepted."""
 REFUSED: Final = 1_000_000
 BATCH_BYTES: Final = 1_000_000
 REPEATED_RECORDS: Final = 7_000_000
@@ -41,24 +41,24 @@ EPOCH_MS: Final = 1_600_000_000_000
 
 
 class HostileRequest(NamedTuple):
-    """What is sent."""
+    """A request, and how it is sent."""
 
     label: str
     make: Callable[[str], Message]
-    """From the topic's name."""
+    """Makes the request from the topic's name."""
     connections: int = 1
     times: int = 1
-    """On each connection, without waiting for answers."""
+    """How often each connection sends the request without waiting for answers."""
     longest_wait_ms: float = 250
     """The limit on how long the other client waits."""
 
 
 LAST_RECORD_MS: Final = EPOCH_MS + records_in(BATCH_BYTES) - 1
-"""Of the last record of the first full batch: all of its records are read to find it."""
+"""The timestamp of the last record of the first full batch: a search for it reads all records of the batch."""
 BYSTANDER: Final = "-bystander"
-"""Behind the topic's name: what the other client asks for."""
+"""The suffix of the topic that the other client uses."""
 PRODUCED: Final = "-produced"
-"""Behind the topic's name: what is produced does not change what searches find."""
+"""The suffix of the topic to which Produce requests go, so that searches find the same records as before."""
 
 
 HOSTILE: Final[Mapping[str, HostileRequest]] = {
@@ -88,17 +88,17 @@ HOSTILE: Final[Mapping[str, HostileRequest]] = {
         "30 connections, 100 pipelined Metadata each", lambda topic: metadata_of_all(), 30, PIPELINED, 100
     ),
 }
-"""By the names of their figures; each is one row of issue 29."""
+"""The requests by the names of their figures; each is one row of issue 29."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fill(Load):
-    """Two full batches of small records for each partition of a topic."""
+    """Produces two full batches of small records to each partition of a topic."""
 
     partitions: int
 
     def run(self) -> dict[str, float]:
-        """Raises ApiError if a batch is refused."""
+        """Fill the partitions. Raises ApiError if a batch is refused."""
         batch = full_batch(BATCH_BYTES, EPOCH_MS)
         later = full_batch(BATCH_BYTES, EPOCH_MS + BATCH_BYTES)
         with RawClient(self.bootstrap_servers) as client:
@@ -118,13 +118,13 @@ class Fill(Load):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hostile(Load):
-    """One of `HOSTILE`, again and again for some seconds; at least once."""
+    """Sends one of `HOSTILE`, again and again for some seconds, and at least once."""
 
     request: str
     seconds: float
 
     def run(self) -> dict[str, float]:
-        """The other client's waits, the time of the longest call, and of how many calls. Raises ApiError."""
+        """Return the other client's waits, the longest call, and the number of calls. Raises ApiError."""
         asked = HOSTILE[self.request]
         frames = frame_of(*[asked.make(self.topic)] * asked.times)
         calls, refused = list[float](), 0
@@ -144,7 +144,7 @@ class Hostile(Load):
         }
 
     def _look_up(self) -> None:
-        """A ListOffsets by time, after the batch that should be refused. Raises ApiError."""
+        """Send a ListOffsets by time after the batch that the broker should refuse. Raises ApiError."""
         with RawClient(self.bootstrap_servers) as client:
             answer = cast(ListOffsetsResponse, client.ask(list_offsets(self.topic, 1, LAST_RECORD_MS)))
         code = answer.topics[0].partitions[0].error_code

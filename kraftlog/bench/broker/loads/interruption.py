@@ -1,4 +1,4 @@
-"""Records produced at a fixed rate to many partitions, while a broker is killed, asked to end, or stopped."""
+"""Records produced at a fixed rate to many partitions, while a broker gets SIGKILL, SIGTERM or SIGSTOP."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Interruption(Load):
 
     partitions: int
     records_per_second: int
-    """Of each partition."""
+    """The rate of each partition."""
     warm_up_seconds: float
     victim_pid: int
     signal_number: int
     seconds: float
-    """How long records are sent after the signal, at least: longer if some partition does not take any."""
+    """How long records are sent after the signal, at least: until every partition accepts records again."""
 
     def run(self) -> dict[str, float]:
-        """When every partition takes records again, the slowest one, and errors. Raises ApiError."""
+        """Return when every partition accepts records again, the slowest record, and the errors. Raises ApiError."""
         producer = Producer({**self.client_settings, "acks": "all", "linger.ms": 0, "enable.idempotence": True})
         seen = Seen(self.partitions)
         value = self.value()
@@ -68,13 +68,13 @@ class Seen:
         self._back_at: dict[int, float] = {}
         """When each partition acknowledged the first record that was produced after the signal."""
         self._slowest_seconds = 0.0
-        """Of those that were acknowledged after the signal."""
+        """The longest time of a record that was acknowledged after the signal."""
         self._errors = 0
         self._heard_at = time.perf_counter()
 
     @property
     def all_answered(self) -> bool:
-        """Whether every partition has acknowledged a record. Raises ApiError if nothing comes."""
+        """Whether every partition has acknowledged a record. Raises ApiError if no record is acknowledged."""
         self._check_heard()
         return len(self._warm) == self._partitions
 
@@ -85,7 +85,7 @@ class Seen:
         return len(self._back_at) == self._partitions
 
     def answered(self, partition: int, sent_at: float, error: KafkaError | None, _: Message) -> None:
-        """A record is acknowledged, or was given up."""
+        """Note that a record was acknowledged or has failed."""
         now = self._heard_at = time.perf_counter()
         if error is not None:
             self._errors += 1
@@ -97,7 +97,7 @@ class Seen:
             self._back_at.setdefault(partition, now)
 
     def figures(self) -> dict[str, float]:
-        """When all is over."""
+        """Return the figures at the end."""
         return {
             "all_again_seconds": round(max(self._back_at.values()) - self.began_at, 3),
             "slowest_ms": round(self._slowest_seconds * MILLISECONDS, 1),

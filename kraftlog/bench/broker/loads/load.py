@@ -1,4 +1,4 @@
-"""What all loads have in common."""
+"""The base class of all loads."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kraftlog.bench.figures import percentile
 from kraftlog.bench.process_usage import processor_seconds
 
 STALL_SECONDS: Final = 60.0
-"""A load in which nothing happens for this long has failed."""
+"""A load that makes no progress for this long has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(ABC):
-    """What a client is to do with one topic."""
+    """The work of a client with one topic."""
 
     bootstrap_servers: str
     topic: str
@@ -28,24 +28,24 @@ class Load(ABC):
 
     @abstractmethod
     def run(self) -> dict[str, float]:
-        """Carry it out; returns the figures by their keys. Raises ApiError if anything failed."""
+        """Carry out the load and return the figures by their keys. Raises ApiError if anything failed."""
 
     @property
     def client_settings(self) -> dict[str, Any]:
-        """What producers and consumers of confluent-kafka share; all else is the library's default."""
+        """The settings that all producers and consumers have; all others are confluent-kafka's defaults."""
         return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "allow.auto.create.topics": False}
 
     def processor_seconds(self) -> float:
-        """Of all brokers, since they began."""
+        """Return the processor time of all brokers since they started."""
         return sum(map(processor_seconds, self.broker_pids))
 
     def value(self) -> bytes:
-        """A record's value, which does not compress."""
+        """Return a record's value, which cannot be compressed."""
         return os.urandom(self.record_bytes)
 
 
 def times_ms(name: str, seconds: list[float]) -> dict[str, float]:
-    """The median and the 99th percentile, in milliseconds. Raises ApiError if there are none."""
+    """Return the median and the 99th percentile in milliseconds. Raises ApiError if there are no times."""
     if not seconds:
         raise failed(f"no time of {name!r} was measured")
     ordered = sorted(seconds)
@@ -53,5 +53,5 @@ def times_ms(name: str, seconds: list[float]) -> dict[str, float]:
 
 
 def failed(reason: str) -> ApiError:
-    """The error of a load that did not come to its end."""
+    """Return the error of a load that did not complete."""
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)

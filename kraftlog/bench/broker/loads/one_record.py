@@ -1,4 +1,4 @@
-"""One record at a time: acknowledged by the leader, and handed to a consumer that waits for it."""
+"""One record at a time: acknowledged by the leader, and received by a consumer that waits for it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from kraftlog.bench.broker.loads.load import STALL_SECONDS, Load, failed, times_
 
 POLL_SECONDS: Final = 0.5
 ARRIVALS_MAX: Final = 100
-"""One is waited for at a time."""
+"""A bound; only one arrival is awaited at a time."""
 
 Arrivals = queue.Queue[tuple[float, str | None]]
-"""When a record was handed out, or what was wrong."""
+"""When the consumer returned a record, with an error if there was one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneRecord(Load):
-    """Each is produced when the one before was acknowledged and consumed. The first ones are not counted."""
+    """Produces each record after the previous one was acknowledged and consumed. The first ones are not counted."""
 
     records: int
     warm_up_records: int
 
     def run(self) -> dict[str, float]:
-        """Times from produce to acknowledged, and to handed out by the consumer. Raises ApiError."""
+        """Return the times from produced to acknowledged, and to consumed. Raises ApiError."""
         producer = Producer({**self.client_settings, "acks": "all", "linger.ms": 0})
         acknowledged, consumed = [], []
         used = 0.0
@@ -51,7 +51,7 @@ class OneRecord(Load):
 
     @contextmanager
     def _arrivals(self) -> Iterator[Arrivals]:
-        """Within the block a consumer waits at the end of the partition, in a thread."""
+        """Run a consumer at the end of the partition, in a thread, within the block."""
         arrivals: Arrivals = queue.Queue(ARRIVALS_MAX)
         consumer = Consumer({**self.client_settings, "group.id": "bench", "enable.auto.commit": False})
         _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), STALL_SECONDS)
@@ -76,7 +76,7 @@ class OneRecord(Load):
 
 
 def _send_one(producer: Producer, topic: str, value: bytes, arrivals: Arrivals) -> tuple[float, float]:
-    """Seconds from produce to acknowledged, and to consumed."""
+    """Produce one record; return the seconds until it was acknowledged, and until it was consumed."""
     answers: list[tuple[float, KafkaError | None]] = []
 
     def answered(error: KafkaError | None, _: Message) -> None:
@@ -94,7 +94,7 @@ def _send_one(producer: Producer, topic: str, value: bytes, arrivals: Arrivals) 
     try:
         arrived, problem = arrivals.get(timeout=STALL_SECONDS)
     except queue.Empty:
-        raise failed(f"a record that was acknowledged did not come within {STALL_SECONDS:g} s") from None
+        raise failed(f"an acknowledged record did not reach the consumer within {STALL_SECONDS:g} s") from None
     if problem is not None:
-        raise failed(f"the partition cannot be read on: {problem}")
+        raise failed(f"the partition cannot be read further: {problem}")
     return answered_at - sent, arrived - sent

@@ -1,4 +1,4 @@
-"""Records produced as fast as the brokers take them, with acks=all."""
+"""Records produced as fast as the brokers accept them, with acks=all."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ RECORD_OVERHEAD_BYTES_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produce(Load):
-    """`total_bytes` of values, in batches of `batch_bytes`, to each partition in turn."""
+    """Produces `total_bytes` of values, in batches of `batch_bytes`, to each partition in turn."""
 
     batch_bytes: int
     total_bytes: int
     partitions: int = 1
     record_bytes_min: int | None = None
-    """With it the sizes of values are spread from there to `record_bytes`."""
+    """If set, the sizes of values vary from this one to `record_bytes`."""
 
     def run(self) -> dict[str, float]:
-        """Bytes per second until the last was acknowledged. Raises ApiError if a record was not."""
+        """Return the bytes per second until the last acknowledgment. Raises ApiError if a record was not written."""
         errors: list[str] = []
 
         def note(error: KafkaError | None, _: Message) -> None:
@@ -61,7 +61,7 @@ class Produce(Load):
         }
 
     def _messages(self) -> list[dict[str, Any]]:
-        """What is sent in one call, again and again."""
+        """Return the messages of one call, which is repeated."""
         value = self.value()
         least = self.record_bytes if self.record_bytes_min is None else self.record_bytes_min
         span = self.record_bytes - least + 1
@@ -81,7 +81,7 @@ class Produce(Load):
 
 
 def _send(producer: Producer, topic: str, partition: int, messages: list[dict[str, Any]], note: Any) -> int:
-    """How many were taken. When the queue is full, it waits a moment."""
+    """Return how many messages the library accepted. Wait a moment if its queue is full."""
     taken = int(producer.produce_batch(topic, messages, partition=partition, on_delivery=note))
     if taken < len(messages):
         producer.poll(FULL_SECONDS)

@@ -1,5 +1,5 @@
-"""A soak of data brokers: clients work steadily for long, then amid faults, while resources are compared with bounds.
+"""A soak of data brokers: steady load for a long time, then faults, while resources are checked against bounds.
 
-`kraftlog chaos soak --brokers --minutes 10`. The bounds are in `kraftlog.chaos.soak.brokers.limits`, and in words in
-docs/chaos.md.
+`kraftlog chaos soak --brokers --minutes 10`. `kraftlog.chaos.soak.brokers.limits` has the bounds, and docs/chaos.md
+describes them.
 """

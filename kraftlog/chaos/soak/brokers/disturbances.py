@@ -1,4 +1,4 @@
-"""What comes and goes beside the producers and readers: topics, and connections on which little or nothing happens."""
+"""Disturbances beside the producers and readers: topics that are created and deleted, and idle connections."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ class Disturbance(ABC):
     """A thread that works until it is stopped."""
 
     def __init__(self, name: str) -> None:
-        """Nothing runs yet."""
+        """Starts nothing."""
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
-        """Why it ended before it was stopped, if it did."""
+        """The error with which the thread ended before it was stopped, if it did."""
         self._name = name
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name=name)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait until it has ended."""
+        """Stop the thread, and wait until it has ended."""
         self._is_over.set()
         self._thread.join()
 
     @abstractmethod
     def work(self) -> None:
-        """Until it is over."""
+        """Work until `stop`."""
 
     def _guarded(self) -> None:
         try:
@@ -70,16 +70,16 @@ class Disturbance(ABC):
 
 
 class PassingTopics(Disturbance):
-    """Creates a topic every few seconds, produces a little to it, and deletes the oldest; in the end it deletes all."""
+    """Creates a topic every few seconds, produces some records to it, and deletes the oldest; finally deletes all."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        """Nothing runs yet."""
+        """Starts nothing."""
         super().__init__("passing topics")
         self._connected: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
         self._admin = AdminClient({**CONNECTED, **self._connected})
 
     def work(self) -> None:
-        """Until it is over."""
+        """Work until `stop`."""
         producer = Producer({**SETTINGS, **self._connected, "message.timeout.ms": 5_000})
         names: deque[str] = deque()
         for number in count(1):
@@ -106,7 +106,7 @@ class PassingTopics(Disturbance):
         return self._is_done("deleted", self._admin.delete_topics([name], request_timeout=REQUEST_SECONDS))
 
     def _is_done(self, verb: str, answers: Mapping[str, Future[None]]) -> bool:
-        """Whether it was done, or had been done already by a request whose answer was lost."""
+        """Whether the request was carried out, or an earlier one whose answer was lost."""
         try:
             for answer in answers.values():
                 answer.result()
@@ -121,14 +121,14 @@ class IdleConnections(Disturbance):
     """Holds many connections for some seconds: half never send, half send one request; half end with a reset."""
 
     def __init__(self, bootstrap_servers: str, random: Random) -> None:
-        """Nothing runs yet."""
+        """Starts nothing."""
         super().__init__("idle connections")
         self._servers = bootstrap_servers.split(",")
         self._random = random
         self._frame = frame_of(metadata(UNKNOWN_TOPICS))
 
     def work(self) -> None:
-        """Until it is over."""
+        """Work until `stop`."""
         while not self._is_over.is_set():
             with ExitStack() as held:
                 for number in range(IDLE_CONNECTIONS):

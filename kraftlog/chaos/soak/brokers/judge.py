@@ -1,4 +1,4 @@
-"""Compares the samples of brokers and nodes with their bounds, and keeps the worst of each."""
+"""Compares the samples of brokers and nodes with their bounds, and keeps the worst value of each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kraftlog.chaos.soak.limits import RUNAWAY_BYTES, Measure
 from kraftlog.chaos.soak.samples import ProcessSample, Sample, Written
 
 METADATA_OPERATIONS_PER_SECOND = 10.0
-"""Topics that come and go, ISRs that change: what the nodes' logs grow by is far less than in a soak of nodes."""
+"""Created and deleted topics and changes of ISRs: the nodes' logs grow much less than in a soak of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one process used at one moment."""
+    """The resources of one process at one moment."""
 
     at_seconds: float
     process: ProcessSample | None
@@ -35,19 +35,19 @@ class Point:
 
 
 class BrokersJudge:
-    """Sees every sample of a run."""
+    """Gets every sample of a run."""
 
     def __init__(self, records_per_second: float) -> None:
-        """The target load: bounds of files depend on it."""
+        """`records_per_second` is the target load, on which bounds of files depend."""
         self.worst: dict[str, Worst] = {}
-        """By the measure's name."""
+        """The worst values by the measure's name."""
         self.points: defaultdict[NodeId, list[Point]] = defaultdict(list)
         self.is_steady = False
-        """Whether it is the part without faults."""
+        """Whether the run is in the part without faults."""
         self.created_topics = 0
-        """How many of those that come and go were created so far."""
+        """How many temporary topics were created so far."""
         self.runaway: str | None = None
-        """Whose files take so much space that the run must end."""
+        """A message about a process whose files take so much space that the run must end."""
         self._records_per_second = records_per_second
         self._written: defaultdict[NodeId, Written] = defaultdict(Written)
         self._steady: defaultdict[NodeId, list[ProcessSample]] = defaultdict(list)
@@ -55,7 +55,7 @@ class BrokersJudge:
     def see_nodes(
         self, samples: Sequence[Sample], lines: Mapping[NodeId, Lines], readings: Sequence[Reading] = ()
     ) -> None:
-        """One of each node, taken at about the same moment, and what its log file says."""
+        """Check one sample of each node, taken at about the same moment, and its new log lines."""
         for sample in samples:
             written = self._written[sample.node_id]
             written.note(sample)
@@ -68,27 +68,27 @@ class BrokersJudge:
             self._see(sample.node_id, Point(sample.at_seconds, sample.process, sample.total_bytes))
 
     def see_brokers(self, samples: Sequence[BrokerSample]) -> None:
-        """One of each broker, taken at about the same moment."""
+        """Check one sample of each broker, taken at about the same moment."""
         for sample in samples:
             measures = broker_measures(sample, self._records_per_second, self.created_topics, is_steady=self.is_steady)
             self._keep(measures, sample.broker_id, sample.at_seconds)
             self._see(sample.broker_id, Point(sample.at_seconds, sample.process, sample.log_bytes + sample.own_bytes))
 
     def end_steady_part(self, kinds: Mapping[NodeId, str], at_seconds: float) -> None:
-        """Compare what each process used late in the steady part with what it used early. `kinds`: broker or node."""
+        """Compare each process's resources late in the steady part with early ones. `kinds` has "broker" or "node"."""
         self.is_steady = False
         for node_id, kind in kinds.items():
             self._keep(growth_measures(kind, self._steady[node_id]), node_id, at_seconds)
 
     def see_rest(self, kinds: Mapping[NodeId, str]) -> None:
-        """The clients have gone: compare the newest sample of each process with the steady part."""
+        """Compare the newest sample of each process, without clients, with the steady part."""
         for node_id, kind in kinds.items():
             newest = self.points[node_id][-1]
             if newest.process is not None:
                 self._keep(rest_measures(kind, self._steady[node_id], newest.process), node_id, newest.at_seconds)
 
     def violations(self) -> list[str]:
-        """What did not hold, in words."""
+        """Return a text for each bound that was exceeded."""
         stories = [
             f"{worst.measure.name}: {worst.node_id} had {worst.measure.value:,.10g} at {worst.at_seconds:.0f} s; the"
             f" bound is {worst.measure.limit:,.10g}"

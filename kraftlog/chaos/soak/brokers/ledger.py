@@ -1,4 +1,4 @@
-"""What clients were answered, where retention deletes records: what is below a log's start need not be found again."""
+"""The ledger of partitions with retention: records below a log start need not be found again."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kraftlog.chaos.brokers.ledger import At, Ledger
 
 
 class RetainedLedger(Ledger):
-    """A ledger that forgets what retention has deleted, so that its size is bounded, too."""
+    """A ledger that forgets records that retention has deleted, so that its size is bounded, too."""
 
     def __init__(self) -> None:
         super().__init__()
         self._starts: defaultdict[At, int] = defaultdict(int)
-        """What is below was forgotten."""
+        """The offset of each partition below which records were forgotten."""
         self._skipped: defaultdict[At, list[tuple[int, int]]] = defaultdict(list)
 
     def acknowledge(self, at: At, offset: int, value: str) -> None:
-        """As above; a record that a reader has been given already needs no offset."""
+        """As in Ledger; a record that a reader has received already needs no offset."""
         super().acknowledge(at, offset, value)
         if offset == UNKNOWN_OFFSET:
             with self._lock:
@@ -27,24 +27,24 @@ class RetainedLedger(Ledger):
                     self._without_offset[at].discard(value)
 
     def read(self, at: At, offset: int, value: str) -> None:
-        """As above."""
+        """As in Ledger; the record then needs no offset."""
         super().read(at, offset, value)
         with self._lock:
             self._without_offset[at].discard(value)
 
     def skip(self, at: At, begin: int, end: int) -> None:
-        """Retention deleted the records from `begin` to `end` before a reader came to them."""
+        """Note that retention deleted the records from `begin` to `end` before a reader reached them."""
         with self._lock:
             self.counts["deleted before a reader came"] += end - begin
             self._skipped[at].append((begin, end))
 
     def unread(self) -> int:
-        """How many acknowledged records no reader was given, of those that retention has not deleted before."""
+        """Return how many acknowledged records no reader has received, without those deleted by retention."""
         with self._lock:
             return sum(len(self._unread(at, None)) for at in list(self._acknowledged))
 
     def forget(self, at: At, start: int) -> None:
-        """The log starts here. What was acknowledged below must have been read while it was there."""
+        """Forget records below a log start. Acknowledged ones must have been read before retention deleted them."""
         with self._lock:
             for offset in self._unread(at, start):
                 self.counts["acknowledged and lost"] += 1
@@ -56,12 +56,12 @@ class RetainedLedger(Ledger):
             self._starts[at] = max(start, self._starts[at])
 
     def compare_all(self, at: At, found: Mapping[int, str]) -> int:
-        """At the end, after `forget`: all that was acknowledged or read from the log's start on is there."""
+        """Check at the end, after `forget`, that all records acknowledged or read exist from the log start on."""
         lost = self.compare(at, found, 1 + max([-1, *self._acknowledged[at], *self._read[at]]))
         with self._lock:
             missing = self._without_offset[at] - set(found.values()) if not self._skipped[at] else set()
             for value in sorted(missing):
-                self._violation(f"acknowledged and lost: {value} of {at}, which a broker said is there already")
+                self._violation(f"acknowledged and lost: {value} of {at}, which a broker called a duplicate")
             self.counts["acknowledged and lost"] += len(missing)
         return lost + len(missing)
 

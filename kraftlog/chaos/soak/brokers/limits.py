@@ -1,6 +1,6 @@
-"""All bounds of a soak of brokers. docs/chaos.md describes them; those of nodes are in `kraftlog.chaos.soak.limits`.
+"""All bounds of a soak of brokers. docs/chaos.md describes them; `kraftlog.chaos.soak.limits` has those of nodes.
 
-Bounds of memory, descriptors, threads and lines are about twice what was measured. Those of files follow from the
+Bounds of memory, descriptors, threads and lines are about twice the measured values. Bounds of files follow from the
 settings.
 """
 
@@ -35,7 +35,7 @@ CONFIGS: Final = {
     "connections.max.idle.ms": "5000",
     "loop.report.interval.ms": str(LOOP_REPORT_MS),
 }
-"""Of the brokers: a log has a new segment within a minute, and loses its oldest."""
+"""The configs of the brokers: a log gets a new segment within a minute, and loses its oldest one."""
 LARGE_TOPIC: Final = NewTopic("large", 1, 3)
 TOPICS: Final = (
     NewTopic("three", 4, 3, configs={"min.insync.replicas": "2"}),
@@ -43,45 +43,45 @@ TOPICS: Final = (
 )
 
 PARTITIONS: Final = sum(topic.num_partitions for topic in (*TOPICS, LARGE_TOPIC))
-"""A broker may have a replica of each."""
+"""All partitions; a broker may have a replica of each."""
 SEGMENTS_MAX: Final = 3
-"""Of a partition: what retention leaves has at most two, and a third is deleted at the next check."""
+"""The most segments of a partition: retention keeps at most two, and deletes a third one at its next check."""
 WAITING_SECONDS: Final = 30.0
-"""How long records lie around that retention does not keep: the check's interval, the delay of a deletion, and as
-much again where a broker has just come back, or a deletion waits its turn."""
+"""How long records stay that retention deletes: the interval of its check plus the delay of a deletion, twice, since a
+broker may just have started, or a deletion may wait for others."""
 LARGE_BYTES: Final = MEBIBYTE
-"""Of one large request."""
+"""The bytes of one large request."""
 FILES_PER_SEGMENT: Final = 4
-"""Records, two indexes, and the producers' states at its beginning."""
+"""Records, two indexes, and the producer states at the segment's beginning."""
 FILES_PER_PARTITION: Final = 4
-"""Beside its segments: epochs, identity, one that is being written, and a snapshot of producers at the end."""
+"""Files beside the segments: epochs, identity, one that is being written, and a snapshot of producers at the end."""
 SHARED_FILES: Final = 16
-"""Of the whole log directory: checkpoints, the inventory, identity."""
+"""Files of the whole log directory: checkpoints, the inventory, identity."""
 
 OWN_BYTES_MAX: Final = 16 * MEBIBYTE
 RESIDENT_BYTES_MAX: Final = 256 * MEBIBYTE
 DESCRIPTORS_MAX: Final = 512
-"""Half of a usual limit. Some 170 were measured, and 243 in a broker that was paused while clients came and went."""
+"""Half of a usual limit. About 170 were measured, and 243 in a broker that was paused while clients connected."""
 THREADS_MAX: Final = 32
 STEADY_LINES_MAX: Final = 60
 FAULTY_LINES_MAX: Final = 600
 TURN_MS_MAX: Final = 250.0
-"""In processor time, so that a busy machine does not count. A thirtieth of a session."""
+"""A bound in processor time, so that other load of the machine does not count. It is a thirtieth of a session."""
 
 RESIDENT_GROWTH_BYTES: Final = 32 * MEBIBYTE
-"""From one quarter of the steady part to the other. An allocator keeps the most that it ever had to give, and that is
-more where two large requests meet. In an hour, whose quarters are of 450 s, that finds a leak of 130 MiB an hour; the
-absolute bound finds one that goes on."""
+"""The bound of the growth from one quarter of the steady part to another. An allocator keeps its largest use, which is
+higher when two large requests coincide. In an hour, with quarters of 450 s, the bound detects a leak of 130 MiB per
+hour; the absolute bound detects a slower one that continues."""
 DESCRIPTOR_GROWTH: Final = 24
 THREAD_GROWTH: Final = 6
-"""A pool has at most as many threads, and starts each when all others are busy for the first time."""
+"""A pool has a bound on its threads, and starts a thread whenever all others are busy for the first time."""
 QUARTER_SAMPLES_MIN: Final = 60
 REST_ALLOWANCE: Final[Mapping[str, int]] = {"descriptors": 16, "threads": 6}
-"""A process that was started again keeps connections to other peers than before; and the threads of a pool."""
+"""A restarted process may keep connections to other peers than before, and the threads of a pool."""
 
 
 def log_bytes_max(records_per_second: float) -> int:
-    """Of a broker's log directory, at this rate of records."""
+    """Return the bound of the bytes in a broker's log directory, at this rate of records."""
     kept = PARTITIONS * (RETENTION_BYTES + (SEGMENTS_MAX - 1) * SEGMENT_BYTES)
     waiting = round(records_per_second * VALUE_BYTES_MEAN * WAITING_SECONDS)
     passing = (PASSING_TOPICS + _deleted_topics()) * PASSING_RECORDS * 2 * len(PASSING_VALUE)
@@ -89,7 +89,7 @@ def log_bytes_max(records_per_second: float) -> int:
 
 
 def log_files_max(records_per_second: float) -> int:
-    """Of a broker's log directory, at this rate of records."""
+    """Return the bound of the files in a broker's log directory, at this rate of records."""
     waiting_segments = round(records_per_second * VALUE_BYTES_MEAN * WAITING_SECONDS / SEGMENT_BYTES)
     segments = PARTITIONS * SEGMENTS_MAX + waiting_segments
     passing = (PASSING_TOPICS + _deleted_topics()) * PASSING_PARTITIONS * (FILES_PER_SEGMENT + FILES_PER_PARTITION)
@@ -97,14 +97,14 @@ def log_files_max(records_per_second: float) -> int:
 
 
 def _deleted_topics() -> int:
-    """Topics that were deleted and whose files are still there."""
+    """Return the most deleted topics whose files may still exist."""
     return 1 + round(WAITING_SECONDS / TOPIC_SECONDS)
 
 
 def broker_measures(
     sample: BrokerSample, records_per_second: float, created_topics: int, *, is_steady: bool
 ) -> Iterator[Measure]:
-    """Everything about a sample that has a bound of its own. `created_topics` are those that come and go."""
+    """Yield all figures of a sample that have a bound. `created_topics` is the number of temporary topics."""
     yield Measure("broker log bytes", sample.log_bytes, log_bytes_max(records_per_second))
     yield Measure("broker log files", sample.log_files, log_files_max(records_per_second))
     yield Measure("broker metadata bytes", sample.own_bytes, OWN_BYTES_MAX)
@@ -124,10 +124,10 @@ def broker_measures(
 
 
 def growth_measures(kind: str, processes: Sequence[ProcessSample]) -> Iterator[Measure]:
-    """By how much more a process used in the last quarter of the steady part than in the second; medians are compared.
+    """Yield the growth from the second to the last quarter of the steady part, by medians.
 
-    `kind` is broker or node. The first quarter is left out: caches fill up in it, and logs get as many segments as they
-    keep. A steady part that is too short for that has no such measures.
+    `kind` is "broker" or "node". The first quarter does not count: caches fill up in it, and logs reach their number of
+    segments. If the steady part is too short, there are no such measures.
     """
     quarter = len(processes) // 4
     if quarter < QUARTER_SAMPLES_MIN:
@@ -138,7 +138,7 @@ def growth_measures(kind: str, processes: Sequence[ProcessSample]) -> Iterator[M
 
 
 def rest_measures(kind: str, steady: Sequence[ProcessSample], at_rest: ProcessSample) -> Iterator[Measure]:
-    """How many more descriptors and threads a process has when all clients have gone than it had under steady load."""
+    """Yield how many descriptors and threads a process has without clients, bounded by those under steady load."""
     if not steady:
         return
     for name, allowance in REST_ALLOWANCE.items():

@@ -17,18 +17,18 @@ from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.soak.brokers.ledger import RetainedLedger
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Of the producers, one each."""
+"""The codecs, one for each producer."""
 VALUE_BYTES: Final = ((200, 14), (2_000, 5), (30_000, 1))
 """Sizes of values, and how often each is drawn."""
 VALUE_BYTES_MEAN: Final = sum(size * weight for size, weight in VALUE_BYTES) / sum(weight for _, weight in VALUE_BYTES)
 NOISE_BYTES: Final = 1 << 20
 LEFT_BEHIND_ERRORS: Final = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 LOG_START_SECONDS: Final = 15.0
-"""How often the starts of the logs are asked for."""
+"""The interval at which the log starts are requested."""
 
 
 class SteadyClients(Clients):
-    """Producers with a codec each and records of several sizes, and readers that retention may leave behind."""
+    """Producers with one codec each and records of several sizes, and readers that retention may overtake."""
 
     def __init__(
         self,
@@ -38,27 +38,27 @@ class SteadyClients(Clients):
         random: Random,
         records_per_second: float,
     ) -> None:
-        """`records_per_second` are those of all producers."""
+        """`records_per_second` is the rate of all producers together."""
         super().__init__(bootstrap_servers, partitions, ledger, random, len(CODECS), records_per_second / len(CODECS))
         self._retained = ledger
         self._noise = random.randbytes(NOISE_BYTES)
         self._expected: dict[tuple[str, At], int] = {}
         self._left_behind: set[tuple[str, At]] = set()
-        """Readers that got an error that their offset is out of range."""
+        """Readers that got the error that their offset is out of range."""
         self._readers.append(threading.Thread(target=self._guarded, args=(self._watch_log_starts,)))
 
     def producer_settings(self, number: int) -> dict[str, Any]:
-        """One codec each."""
+        """Return the settings of a producer, with its codec."""
         return {**super().producer_settings(number), "compression.type": CODECS[number % len(CODECS)]}
 
     def value(self, random: Random) -> bytes:
-        """Half of it is noise, which no codec makes smaller."""
+        """Return a value of which half is noise, which no codec can compress."""
         (size,) = random.choices([size for size, _ in VALUE_BYTES], [weight for _, weight in VALUE_BYTES])
         at = random.randrange(NOISE_BYTES - size)
         return self._noise[at : at + size // 2] + bytes(size - size // 2)
 
     def take(self, name: str, message: Message) -> bool:
-        """A reader whose records were deleted by retention continues at the start of the log."""
+        """As in Clients; a reader whose records were deleted by retention continues at the log start."""
         error = message.error()
         if error is None:
             at, offset, _ = entry_of(message)
@@ -72,17 +72,17 @@ class SteadyClients(Clients):
         return super().take(name, message)
 
     def _advance(self, name: str, at: At, offset: int) -> None:
-        """Offsets of a partition follow each other without a gap, except where retention was faster than the reader."""
+        """Check that a reader's offsets have no gaps, except where retention was faster than the reader."""
         expected = self._expected.get((name, at), offset)
         if offset > expected and (name, at) in self._left_behind:
             self._retained.skip(at, expected, offset)
         elif offset != expected:
-            self.ledger.break_rule(f"{name} was given offset {offset} of {at} where {expected} comes next")
+            self.ledger.break_rule(f"{name} got offset {offset} of {at}, expected {expected}")
         self._left_behind.discard((name, at))
         self._expected[name, at] = offset + 1
 
     def _watch_log_starts(self) -> None:
-        """Forget what retention deleted, one round later: an acknowledgement may come after the deletion."""
+        """Forget records that retention deleted, one round later: an acknowledgment may arrive after the deletion."""
         starts: dict[At, int] = {}
         while not self._may_end.wait(LOG_START_SECONDS):
             for at, start in starts.items():
@@ -91,7 +91,7 @@ class SteadyClients(Clients):
 
 
 def log_starts(bootstrap_servers: str, partitions: Sequence[At]) -> dict[At, int]:
-    """Where the logs of partitions start, as far as their leaders answer."""
+    """Return the log start offsets of the partitions whose leaders answer."""
     client = AdminClient({**CONNECTED, "bootstrap.servers": bootstrap_servers})
     asked = {TopicPartition(*at): OffsetSpec.earliest() for at in partitions}  # type: ignore[no-untyped-call]
     found = {}

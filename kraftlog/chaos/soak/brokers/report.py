@@ -41,7 +41,7 @@ def progress_line(soak: BrokersSoak) -> str:
 
 
 def figures(soak: BrokersSoak) -> dict[str, Any]:
-    """Everything that was measured and counted."""
+    """Return everything that was measured and counted."""
     counts = soak.arena.counts if soak.arena is not None else {}
     return {
         "seed": soak.plan.seed,
@@ -82,7 +82,7 @@ def figures(soak: BrokersSoak) -> dict[str, Any]:
 
 
 def plot(soak: BrokersSoak) -> str:
-    """Memory, descriptors, and bytes on disk of each process over time, as SVG."""
+    """Return memory, descriptors, and bytes on disk of each process over time, as SVG."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = {"resident bytes": {}, "descriptors": {}, "disk bytes": {}}
     for node_id, points in soak.judge.points.items():
         process = f"{soak.kinds[node_id]} {node_id}"
@@ -98,7 +98,7 @@ def plot(soak: BrokersSoak) -> str:
 
 
 def print_result(soak: BrokersSoak, console: Console) -> None:
-    """The table, and what did not hold."""
+    """Print the table, and the violations."""
     found = figures(soak)
     console.print(f"Soak of brokers, seed {soak.plan.seed}, {soak.plan.seconds:g} s", style="italic", highlight=False)
     for phase in found["phases"]:

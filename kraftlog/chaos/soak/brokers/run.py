@@ -1,4 +1,4 @@
-"""One soak of brokers: steady load without faults, then with faults, then rest; every second all are sampled."""
+"""One soak of brokers: steady load without faults, then with faults, then rest; all are sampled every second."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from kraftlog.local.cluster_directory import open_or_create
 VOTERS: Final = 3
 BROKERS: Final = 3
 STEADY_SHARE: Final = 1 / 2
-"""Of the time, without faults."""
+"""The share of the time without faults."""
 LARGE_REST_FIRST_SECONDS: Final = (0.1, 0.8)
-"""Between large requests in the first quarter of the steady part: each broker has met each kind then, and its allocator
-keeps as much as they take. What it keeps from then on is growth."""
+"""The pause between large requests in the first quarter of the steady part. After it each broker has handled each kind,
+and its allocator keeps the memory for them; what it keeps in addition later is growth."""
 LARGE_REST_SECONDS: Final = (2.0, 6.0)
 PEACE_SECONDS: Final = 10.0
 """How long the load continues after the faults, while no broker may be fenced."""
@@ -51,7 +51,7 @@ READ_BACK_SECONDS: Final = 20.0
 """How often everything is read back, and how long that may take while there are faults."""
 STARTS_SECONDS: Final = 30.0
 REST_SECONDS: Final = 3 * RETENTION_CHECK_MS / 1_000
-"""After the clients have gone: idle connections are closed, segments deleted."""
+"""The time after the clients have ended: idle connections are closed, and segments deleted."""
 POLL_SECONDS: Final = 0.2
 
 PROCESS_KINDS: Final = (
@@ -72,7 +72,7 @@ OTHER_KINDS: Final = (
     Kind(nemesis.Calm, 2, (5.0, 8.0)),
 )
 LANES: Final = (Lane("processes", PROCESS_KINDS, (4.0, 10.0)), Lane("others", OTHER_KINDS, (1.0, 4.0)))
-"""Brokers have time to settle after a kill: a soak looks for what accumulates, not for what a crash leaves."""
+"""Brokers have time to settle after a kill: a soak detects what accumulates, not what a crash leaves behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +80,17 @@ class Plan:
     """What to run."""
 
     seconds: float
-    """It takes longer if not every kind of fault has had its turn by then."""
+    """The time of the run. It takes longer if a kind of fault has not been injected by then."""
     seed: int
     directory: Path
     records_per_second: float
     lanes: Sequence[Lane] = LANES
-    """Without any there are no faults, in no part of the time."""
+    """If empty, the whole run is without faults."""
 
 
 @dataclass(slots=True)
 class Phase:
-    """A part of the run, and what the clients did in it."""
+    """A part of the run, and the counts of its clients."""
 
     name: str
     began: float
@@ -113,7 +113,7 @@ class BrokersSoak:
         self.phases: list[Phase] = []
         self.violations: list[str] = []
         self.under_way: dict[str, str] = {}
-        """The fault of each lane at the moment."""
+        """The current fault of each lane."""
         self.latest: Sequence[BrokerSample] = ()
         """The last sample of every broker."""
         self.large_requests: LargeRequests | None = None
@@ -123,7 +123,7 @@ class BrokersSoak:
         self._tails: dict[NodeId, LogTail] = {}
 
     async def run(self) -> bool:
-        """Everything. Returns whether no bound was violated, and nothing else went wrong."""
+        """Carry out the run; return whether no bound and no other check was violated."""
         async with self._arena() as arena:
             cluster = with_brokers(arena)
             sampling = asyncio.create_task(self._sample(arena))
@@ -148,7 +148,7 @@ class BrokersSoak:
 
     @property
     def kinds(self) -> dict[NodeId, str]:
-        """What each id stands for."""
+        """For each id, "broker" or "node"."""
         if self.arena is None:
             return {}
         broker_ids = with_brokers(self.arena).broker_ids
@@ -157,7 +157,7 @@ class BrokersSoak:
     # --- parts ------------------------------------------------------------------------------------------------------
 
     async def _work(self, arena: Arena, servers: str, sampling: asyncio.Task[None]) -> None:
-        """All phases under load, or until files grow without bound."""
+        """Run all phases under load, or until files grow without bound."""
         clients = SteadyClients(servers, self._partitions, self.ledger, self._derived(), self.plan.records_per_second)
         large = self.large_requests = LargeRequests(
             servers, self._partitions, self._derived(), LARGE_REST_FIRST_SECONDS
@@ -209,20 +209,20 @@ class BrokersSoak:
                 lanes.create_task(lane.run(arena, self._derived(), is_over, self.under_way))
 
     async def _until_read(self) -> None:
-        """Wait until readers have all that was acknowledged. Raises TimeoutError."""
+        """Wait until readers have received all acknowledged records. Raises TimeoutError."""
         async with asyncio.timeout(UNREAD_SECONDS):
             while self.ledger.unread():  # noqa: ASYNC110 (threads count)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _rest(self, arena: Arena, servers: str) -> None:
-        """The clients have gone: processes give back what clients had, and the logs have what they must."""
+        """Check, after the clients have ended, that processes have released their resources and logs are complete."""
         await asyncio.sleep(REST_SECONDS)
         await self._look(arena)
         self.judge.see_rest(self.kinds)
         await asyncio.to_thread(self._read_all, servers)
 
     def _read_all(self, servers: str) -> None:
-        """All that retention has left. What it deletes meanwhile was there when it was read, or is owed no more."""
+        """Read and compare all records that retention has left. Those that it deletes now are not required."""
         found = read_back(servers, self.ledger.offsets_to_find(), BACK_SECONDS)
         starts: dict[At, int] = {}
         deadline = time.monotonic() + STARTS_SECONDS
@@ -230,14 +230,14 @@ class BrokersSoak:
             starts |= log_starts(servers, [at for at in self._partitions if at not in starts])
         for at in self._partitions:
             if at not in starts:
-                self.violations.append(f"no leader of {at} said within {STARTS_SECONDS:g} s where its log starts")
+                self.violations.append(f"no leader of {at} reported its log start within {STARTS_SECONDS:g} s")
                 continue
             self.ledger.forget(at, starts[at])
             self.ledger.compare_all(at, found.get(at, {}))
         self.times_read_back += 1
 
     async def _now_and_then(self, servers: str) -> None:
-        """Read everything back, until cancelled, as far as faults and retention allow."""
+        """Read everything back periodically, as far as faults and retention allow, until cancelled."""
         while True:
             await asyncio.sleep(READ_BACK_SECONDS)
             ends = self.ledger.offsets_to_find()
@@ -247,7 +247,7 @@ class BrokersSoak:
             self.times_read_back += 1
 
     async def _compare_replicas(self, cluster: ClusterWithBrokers) -> None:
-        """All brokers stop; the replicas of a partition have the same batches, as far as none has deleted them."""
+        """Stop all brokers, and check that the replicas of each partition agree, apart from deleted segments."""
         await checks.until_in_sync(cluster)
         described = await cluster.partitions()
         await cluster.stop(cluster.broker_ids)
@@ -268,7 +268,7 @@ class BrokersSoak:
         phase.elections = await arena.cluster.newest_epoch() - epoch
 
     async def _sample(self, arena: Arena) -> None:
-        """Sample all each second, until the files of one grow without bound."""
+        """Sample all processes every second, until the files of one grow without bound."""
         while self.judge.runaway is None:
             await self._look(arena)
             await asyncio.sleep(SAMPLE_SECONDS)

@@ -1,4 +1,4 @@
-"""What a broker uses at one moment, and what its log file says since the last look. Linux only, as for nodes."""
+"""The resources of a broker at one moment, and its log lines since the last sample. Linux only, as for nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kraftlog.chaos.soak.samples import ProcessSample, files_in, process_sample
 from kraftlog.storage.formats.names import is_any_stray_directory
 
 WINDOW_SECONDS: Final = 60.0
-"""Lines are counted in each stretch of this length."""
+"""Lines are counted in a sliding window of this length."""
 _REPORT: Final = re.compile(rf"event='{REPORT}' longest_processor_ms=([0-9.]+)")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _FENCED: Final = re.compile("Broker [0-9]+ was fenced:")
@@ -23,16 +23,16 @@ _FENCED: Final = re.compile("Broker [0-9]+ was fenced:")
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What a process's log file says."""
+    """Counts of a process's log lines."""
 
     per_minute: int = 0
     """Lines in the last minute, without reports of the loop."""
     turn_ms: float = 0.0
-    """The longest turn of the event loop that was reported since the last look, in processor time."""
+    """The longest turn of the event loop reported since the last sample, in processor time."""
     fenced: int = 0
-    """How often the broker wrote since the last look that it was fenced."""
+    """How often the broker logged since the last sample that it was fenced."""
     tracebacks: int = 0
-    """Tracebacks since the last look: of errors that nothing has caught."""
+    """Tracebacks since the last sample, of errors that were not caught."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class LogTail:
     """When lines were found, and how many."""
 
     def look(self, at_seconds: float) -> Lines:
-        """All whole lines since the last look; a file that is not there has none."""
+        """Read all whole lines since the last call, and return their counts. A missing file has no lines."""
         lines = self._new_lines()
         reports = [float(found[1]) for line in lines if (found := _REPORT.search(line))]
         self._arrivals.append((at_seconds, len(lines) - len(reports)))
@@ -77,23 +77,23 @@ class BrokerSample:
     at_seconds: float
     broker_id: NodeId
     log_files: int
-    """In its log directory, without logs that were set aside."""
+    """The files in its log directory, without logs that were set aside."""
     log_bytes: int
-    """Of these files."""
+    """The bytes of these files."""
     own_bytes: int
-    """In its own directory beside the log directory: metadata, and how it was shut down."""
+    """The bytes of its directory outside of the log directory: metadata, and how it was shut down."""
     stray_logs: int = 0
-    """Logs that were set aside: their topic was deleted while the broker did not run. They stay until an operator
+    """Logs that were set aside since their topic was deleted while the broker did not run. They stay until an operator
     deletes them."""
     lines: Lines = Lines()
     process: ProcessSample | None = None
-    """None: it does not run."""
+    """None if the broker does not run."""
 
 
 def take_broker_sample(
     at_seconds: float, broker_id: NodeId, directory: Path, tail: LogTail, pid: int | None
 ) -> BrokerSample:
-    """Look at a broker's directory and log file, and at its process if `pid` says that it runs. In a thread."""
+    """Sample a broker's directory and log file, and its process unless `pid` is None. Call it in a thread."""
     log_files = log_bytes = own_bytes = 0
     stray_logs: set[str] = set()
     for path, size in files_in(directory):

@@ -47,7 +47,7 @@ def test_one_that_lives_is_a_violation(lives: list[Span]) -> None:
     found = compared(at(2.0, REGISTERED), at(10.3, FENCED_BY_EVIDENCE), lives=lives)
     (story,) = found.violations
     assert story.startswith("broker 101 with epoch 7 was fenced at 1970-01-01T")
-    assert story.endswith(" by evidence, and its process lived")
+    assert story.endswith(" by evidence, although its process lived")
 
 
 def test_the_process_that_had_the_epoch_counts() -> None:

@@ -32,13 +32,13 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(ledger: Ledger) -> None:
     assert ledger.compare_all(AT, {3: "0.0:9"}) == 1
     assert ledger.compare_all(OTHER, {}) == 1
     assert ledger.counts["acknowledged and lost"] == 2
-    assert ledger.violations[0] == "acknowledged and lost: 0.0:3 at 3 of three-0; there is 0.0:9"
+    assert ledger.violations[0] == "acknowledged and lost: 0.0:3 at 3 of three-0; found 0.0:9"
 
 
 def test_what_was_read_and_is_not_there_is_a_violation_but_no_lost_acknowledgement(ledger: Ledger) -> None:
     ledger.read(AT, 3, "0.0:3")
     assert ledger.compare_all(AT, {}) == 0
-    assert ledger.violations == ["read and lost: 0.0:3 at 3 of three-0; there is None"]
+    assert ledger.violations == ["read and lost: 0.0:3 at 3 of three-0; found None"]
 
 
 def test_amid_faults_only_what_could_be_read_back_is_compared(ledger: Ledger) -> None:
@@ -61,7 +61,7 @@ def test_a_record_that_a_broker_has_already_must_be_somewhere(ledger: Ledger) ->
     ledger.acknowledge(AT, UNKNOWN_OFFSET, "0.0:0")
     ledger.acknowledge(AT, UNKNOWN_OFFSET, "0.0:1")
     assert ledger.compare_all(AT, {7: "0.0:1"}) == 1
-    assert ledger.violations == ["acknowledged and lost: 0.0:0 of three-0, which a broker said is there already"]
+    assert ledger.violations == ["acknowledged and lost: 0.0:0 of three-0, which a broker called a duplicate"]
 
 
 def test_records_that_are_there_twice_are_counted(ledger: Ledger) -> None:
@@ -77,8 +77,8 @@ def test_a_high_watermark_never_goes_back_in_an_epoch_nor_from_one_to_the_next(l
     ledger.see_high_watermark(AT, 4, 6)
     assert (ledger.counts["high watermarks"], ledger.counts["high watermarks that went back"]) == (7, 2)
     assert ledger.violations == [
-        "the leader of three-0 in epoch 3 told high watermark 6; in epoch 3 it was 7",
-        "the leader of three-0 in epoch 4 told high watermark 6; in epoch 3 it was 7",
+        "the leader of three-0 in epoch 3 answered high watermark 6; in epoch 3 it was 7",
+        "the leader of three-0 in epoch 4 answered high watermark 6; in epoch 3 it was 7",
     ]
 
 

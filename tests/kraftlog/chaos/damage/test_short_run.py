@@ -56,5 +56,5 @@ def test_a_kind_that_is_none_is_a_usage_error_before_anything_starts(
     with pytest.raises(SystemExit) as ended:
         main(["damage", "--only", "bit", "--only", "foo"])
     assert ended.value.code == 2
-    assert "'foo' is no kind of damage or of file; choose from bit, cut," in capsys.readouterr().err
+    assert "'foo' is not a kind of damage or of file; choose from bit, cut," in capsys.readouterr().err
     assert not started

@@ -55,7 +55,7 @@ def test_an_acknowledgement_without_an_offset_is_one_of_a_record_that_was_read(l
     ledger.acknowledge(AT, UNKNOWN_OFFSET, "h")
     ledger.forget(AT, 7)
     assert ledger.compare_all(AT, {}) == 1
-    assert ledger.violations == ["acknowledged and lost: h of three-0, which a broker said is there already"]
+    assert ledger.violations == ["acknowledged and lost: h of three-0, which a broker called a duplicate"]
 
 
 def test_a_part_that_was_read_back_is_compared_alone(ledger: RetainedLedger) -> None:

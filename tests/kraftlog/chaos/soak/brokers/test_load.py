@@ -47,7 +47,7 @@ def take(clients: SteadyClients, *messages: GivenMessage) -> list[bool]:
 
 def test_a_gap_is_a_violation(clients: SteadyClients) -> None:
     take(clients, GivenMessage(4), GivenMessage(5), GivenMessage(7))
-    assert clients.ledger.violations == ["reader 0 was given offset 7 of three-0 where 6 comes next"]
+    assert clients.ledger.violations == ["reader 0 got offset 7 of three-0, expected 6"]
 
 
 def test_a_reader_that_is_out_of_range_goes_on_at_the_start_of_the_log(clients: SteadyClients) -> None:
@@ -64,7 +64,7 @@ def test_a_reader_that_is_out_of_range_goes_on_at_the_start_of_the_log(clients: 
 def test_a_reader_that_was_beyond_the_end_is_a_violation(clients: SteadyClients) -> None:
     error = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     take(clients, GivenMessage(4), GivenMessage(-1, error), GivenMessage(2))
-    assert clients.ledger.violations == ["reader 0 was given offset 2 of three-0 where 5 comes next"]
+    assert clients.ledger.violations == ["reader 0 got offset 2 of three-0, expected 5"]
 
 
 def test_a_reader_that_is_told_of_a_cut_goes_on_and_what_it_has_read_must_be_there(clients: SteadyClients) -> None:
