@@ -125,7 +125,7 @@ def test_the_words_are_kafkas() -> None:
 
 EDITED: Final = re.compile(
     r"(raft|snapshot|statemachine|kraftbase|proto)/|kraftlog/(admin|analytics|bench|chaos|cli|clients|commands|config|"
-    r"controller|demo|kafka|local|offline|process)/"
+    r"controller|demo|kafka|local|offline|process|replicas|storage|telemetry)/"
 )
 """Where the words below have been replaced."""
 
