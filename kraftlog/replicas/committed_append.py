@@ -73,7 +73,7 @@ class CommittedAppend:
             log.acknowledge(self.appended.end_offset, self._flushed)
 
     def _flushed(self, error: ApiError | None) -> None:
-        """Continue after the leader's flush, which `error` says has failed."""
+        """Continue after the leader's flush; `error` is None if it succeeded."""
         partition = self.partition
         if error is None:
             partition.raise_high_watermark()  # also if only readers wait

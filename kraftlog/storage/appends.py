@@ -45,7 +45,7 @@ class Appended(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The offset up to which the log must be flushed, and committed, before the append is acknowledged."""
+        """The offset after the append's last record."""
         return self.last_offset + 1
 
 

@@ -100,7 +100,7 @@ class IndexFile:
             file.truncate(self.entry_count * self._packing.size)
 
     def cut(self, entry_count: int) -> None:
-        """Keep only the first entries, in memory and on disk."""
+        """Keep only the first `entry_count` entries, in memory and on disk."""
         if entry_count >= self._written_count:
             del self._unwritten[(entry_count - self._written_count) * self._packing.size :]
         else:

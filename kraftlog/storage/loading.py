@@ -198,7 +198,7 @@ class Loader:
         return Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
 
     def _open_flushed(self, base_offset: int, next_offset: int | None) -> Segment:
-        """Open a segment whose bytes were flushed, with its indexes if they are sound; else rebuild them."""
+        """Open a segment whose bytes were flushed, with its indexes if they are sound; otherwise rebuild them."""
         path = join(self._directory, file_name(base_offset, LOG_SUFFIX))
         size_bytes = self._size_of(path)
         offset_entries = self._entries_in(base_offset, OFFSET_INDEX_SUFFIX, OFFSET_ENTRY.size)

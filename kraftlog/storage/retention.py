@@ -99,7 +99,7 @@ class RetentionClock:
         return self._on_trial_ms is not None
 
     def now_ms(self, wall_clock_ms: int, monotonic_ms: float) -> int:
-        """Return the time for retention, given both clocks."""
+        """Return the wall clock time for retention, in milliseconds, given both clocks."""
         offset_ms = wall_clock_ms - monotonic_ms
         if offset_ms <= self._offset_ms + CLOCK_TOLERANCE_MS:
             self._offset_ms, self._on_trial_ms = offset_ms, None

@@ -151,7 +151,7 @@ class Segment:
         except StorageError:
             with contextlib.suppress(StorageError):
                 file.truncate(self.size_bytes)
-                file.fsync()  # after a crash a partial write must not reappear behind the end
+                file.fsync()  # after a crash a partial write must not reappear after the end
             raise
         recent, interval_bytes = self._recent, config.index_interval_bytes
         for header in headers:

@@ -144,6 +144,6 @@ def _end_of(handles: FileHandles, directory: str, base_offsets: Sequence[int]) -
 
 
 def _offset_of(name: str, suffix: str) -> int:
-    """Return the offset in the name of a file; 0 for a file of no segment, which is thus treated like the first one."""
+    """Return the offset in the name of a file; 0 for a file of no segment, to treat it like the first one's."""
     offset = offset_of_segment_file(name, suffix)
     return 0 if offset is None else offset

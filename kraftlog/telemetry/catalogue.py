@@ -96,7 +96,7 @@ DIRECTORY_OFFLINE = Metric(_LOGS, "LogDirectoryOffline", GAUGE, "1 if a log dire
 
 TOTAL_TIME = Metric(
     _REQUESTS, "TotalTimeMs", HISTOGRAM,
-    "from when a request is taken up until it is answered, with the time that it waited for others", "request",
+    "from the start of a request's handling to its answer, including the time that it waited", "request",
 )  # fmt: skip
 THROTTLE_TIME = Metric(
     KRAFTLOG, "QuotaThrottleTimeMs", HISTOGRAM, "how long clients that have exceeded a quota are made to wait", "quota"
@@ -113,7 +113,7 @@ PURGATORY_SIZE = Metric(
 )
 FETCHES_EXPIRED = Metric(
     "DelayedFetchMetrics", "ExpiresPerSec", COUNTER,
-    "Fetches that have waited in vain: until their time was over, or their client gone", "fetcherType",
+    "parked Fetches that ended without enough bytes: their time was over, or their client gone", "fetcherType",
 )  # fmt: skip
 
 # --- connections ----------------------------------------------------------------------------------------------------
@@ -125,15 +125,15 @@ CONNECTIONS_MADE = Metric(
 CONNECTIONS_CLOSED = Metric(
     _SOCKETS, "connection-close-total", COUNTER, "connections that have ended, by the reason", "reason"
 )
-REQUESTS = Metric(_SOCKETS, "request-total", COUNTER, "requests that were taken up")
+REQUESTS = Metric(_SOCKETS, "request-total", COUNTER, "requests whose handling has begun")
 BYTES_IN = Metric(_SOCKETS, "incoming-byte-total", COUNTER, "bytes of requests")
 BYTES_OUT = Metric(_SOCKETS, "outgoing-byte-total", COUNTER, "bytes of answers, also of those that wait to be sent")
 QUEUED_BYTES = Metric(
     "SocketServer", "MemoryPoolUsed", GAUGE, "bytes of requests that are being read or are unanswered"
 )
-UNSENT_BYTES = Metric(KRAFTLOG, "UnsentResponseBytes", GAUGE, "bytes of answers that clients have not taken yet")
+UNSENT_BYTES = Metric(KRAFTLOG, "UnsentResponseBytes", GAUGE, "bytes of answers that clients have not read yet")
 PAUSED = Metric(
-    KRAFTLOG, "PausedConnectionCount", GAUGE, "connections that are not read, as they are throttled or at a limit"
+    KRAFTLOG, "PausedConnectionCount", GAUGE, "connections that are not read, since they are throttled or at a limit"
 )
 SLICES = Metric(KRAFTLOG, "RequestSlices", COUNTER, "how often a request was interrupted so that others continue")
 UNWANTED = Metric(KRAFTLOG, "UnwantedResponses", COUNTER, "answers whose connection had been closed")

@@ -39,7 +39,7 @@ class ThrottledFetches:
         self._timer: Timer | None = None
 
     def look_at(self, followed: FollowedPartition) -> None:
-        """Note a partition that is about to be fetched, and whether it may be left out."""
+        """Note whether a partition that is about to be fetched may be left out."""
         if self._is_listed(followed) and not self._is_in_sync(followed):
             self._fetched[followed] = None
         else:
