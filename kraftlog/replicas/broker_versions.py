@@ -1,7 +1,7 @@
-"""What another broker answers, as it says itself, and in which version it is asked: Kafka's way (KIP-35, KIP-511).
+"""Negotiates the versions of requests to another broker, as Kafka does (KIP-35, KIP-511).
 
-A connection begins with ApiVersions, in the newest version that this program knows. A broker that lacks it answers
-UNSUPPORTED_VERSION in version 0, with the versions that it has; it is asked once more, in one of these.
+A connection begins with ApiVersions, in the newest version that this program knows. A broker that lacks that version
+answers UNSUPPORTED_VERSION in version 0, with the versions that it has; the request is then sent again in one of these.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersions
 from kraftlog.kafka.notation import Message, Versions
 
 QUESTION: Final = ApiVersionsRequest(client_software_name=OWN_SOFTWARE, client_software_version="unknown")
-"""A broker of ours tells brokers of ours of the APIs that no Kafka has."""
+"""Names kraftlog as the client, so that a kraftlog broker also lists the APIs that no Kafka has."""
 
 
 class BrokerVersions:
-    """Of the broker at the other end of one connection."""
+    """The API versions of the broker at the other end of one connection."""
 
     def __init__(self) -> None:
         self.question_version: int | None = api_of(API_VERSIONS).versions.highest
-        """In which version ApiVersions is to be asked now; None when the broker has answered."""
+        """The version in which to send ApiVersions next; None once the broker has listed its versions."""
         self.chosen: dict[int, int] = {}
-        """By API key, the versions that were chosen so far."""
+        """The versions chosen so far, by API key."""
         self._offered: dict[int, Versions] = {}
         self._is_second = False
 
     def answered(self, response: ApiVersionsResponse) -> None:
-        """The broker has answered, and is to be asked again if `question_version` is not None.
+        """Apply the broker's response; ApiVersions must be sent again if `question_version` is not None.
 
-        Raises ApiError(UNSUPPORTED_VERSION) if it does not say what it offers.
+        Raises ApiError(UNSUPPORTED_VERSION) if the broker does not list its versions.
         """
         offered = {of.api_key: Versions(of.min_version, of.max_version) for of in response.api_keys}
         if response.error_code == ErrorCode.NONE:
@@ -40,14 +40,17 @@ class BrokerVersions:
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or self._is_second:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"it answers ApiVersions with error {response.error_code}, and so does not say what it offers",
+                f"it answers ApiVersions with error {response.error_code} instead of its versions",
             )
         ours, theirs = api_of(API_VERSIONS).versions, offered.get(API_VERSIONS, Versions(0, 0))
         self.question_version = max(ours.lowest, min(ours.highest, theirs.highest))
         self._is_second = True
 
     def choose(self, request: type[Message], versions: Versions) -> int:
-        """The newest of `versions` that the broker offers. Raises ApiError(UNSUPPORTED_VERSION) if it offers none."""
+        """Return the newest of `versions` that the broker offers.
+
+        Raises ApiError(UNSUPPORTED_VERSION) if it offers none of them.
+        """
         name, theirs = NAMES[request.KEY], self._offered.get(request.KEY)
         if theirs is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"it does not offer {name}")

@@ -1,12 +1,12 @@
-"""An append that this broker makes as the leader of a partition, and that is over when it is as safe as was asked for.
+"""An append by this broker as the leader of a partition, which ends when the required acks are reached.
 
-| required acks | it ends well when |
+| required acks | the append succeeds when |
 |---|---|
 | 1 | the leader has appended it, and with `flush.before.ack` flushed it |
 | -1 (all) | the high watermark has passed it: all replicas in sync have it, and with `flush.before.ack` flushed it |
 
-It never times out: whoever may wait only so long has a timer, and stops waiting. A Produce appends so, and so can a
-coordinator, with an origin of its own.
+An append never times out: a caller with a time limit has its own timer, and calls `stop_waiting`. A Produce appends
+like this, and so can a coordinator, with its own `Origin`.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ class CommittedAppend:
     def __init__(self, partition: Partition, appended: Appended, acks: int, *, is_done: bool) -> None:
         self.partition = partition
         self.appended = appended
-        """The offsets that it has."""
+        """The offsets of the batch."""
         self.error: ApiError | None = None
-        """Why it is over without being as safe as was asked for; it may be in the log all the same."""
+        """Why the append ended without reaching the required acks; the batch may be in the log all the same."""
         self.is_done = is_done
-        """Whether it is over, or nobody waits. If so after the append, no flush and no replica is waited for."""
+        """Whether the append has ended, or no caller waits; True at once if it needs neither a flush nor replicas."""
         self._acks = acks
         self._leadership = partition.leadership
         self._on_done: Callable[[CommittedAppend], None] | None = None
 
     def begin(self, on_done: Callable[[CommittedAppend], None]) -> None:
-        """Have it flushed if the topic asks for that, and call back once when it is over, which may be at once.
+        """Request a flush if the topic requires one, and call `on_done` once when the append ends, perhaps at once.
 
-        Then `error` is None, or an ApiError: NOT_LEADER_OR_FOLLOWER if this broker leads no more, or does so again;
-        KAFKA_STORAGE_ERROR if the disk fails; UNKNOWN_TOPIC_OR_PARTITION if the topic is deleted;
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND if it is committed and too few replicas are in sync by then.
+        `error` is then None, or an ApiError: NOT_LEADER_OR_FOLLOWER if this broker has lost the leadership, even if it
+        has regained it; KAFKA_STORAGE_ERROR if the disk fails; UNKNOWN_TOPIC_OR_PARTITION if the topic is deleted;
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if the batch is committed but too few replicas are in sync by then.
         """
         self._on_done = on_done
         self._flush()
 
     def begin_unanswered(self) -> None:
-        """Have it flushed if the topic asks for that, for its readers only."""
+        """Request a flush if the topic requires one, without a caller that waits: only readers need it."""
         self.stop_waiting()
         self._flush()
 
     def stop_waiting(self) -> None:
-        """Nobody is called back. Its readers see it all the same when it is committed."""
+        """Do not call `on_done`. Readers see the batch all the same when it is committed."""
         self.is_done = True
         self._on_done = None
         self.partition.unwatch(self)
@@ -73,15 +73,15 @@ class CommittedAppend:
             log.acknowledge(self.appended.end_offset, self._flushed)
 
     def _flushed(self, error: ApiError | None) -> None:
-        """The leader has it on its disk, or has not."""
+        """Continue after the leader's flush; `error` is None if it succeeded."""
         partition = self.partition
         if error is None:
-            partition.raise_high_watermark()  # also if nobody waits for it but readers
+            partition.raise_high_watermark()  # also if only readers wait
         if self.is_done:
             return
         if error is None and self._leadership != partition.leadership:
-            # Consider a leader that has led no more, cut what it had appended, and leads again: what is flushed and
-            # committed at these offsets now may be another's.
+            # Consider a leader that has lost the leadership, truncated the batch, and leads again: the records that are
+            # flushed and committed at these offsets now may be other ones.
             error = ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{partition} was led by another broker since the append, or its log was offline: try again",
@@ -92,12 +92,12 @@ class CommittedAppend:
             partition.watch(self)
 
     def partition_changed(self, partition: Partition) -> None:
-        """The high watermark has moved, or another broker leads."""
+        """Check the append again: the high watermark has moved, or the leader has changed."""
         if self._ends():
             partition.unwatch(self)
 
     def _ends(self) -> bool:
-        """Whether the high watermark has passed it, or never will."""
+        """End the append if the high watermark has passed it, or never will; return whether it has ended."""
         partition = self.partition
         try:
             log = partition.leader_log()
@@ -110,7 +110,7 @@ class CommittedAppend:
         if not partition.has_enough_in_sync:
             too_few = ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                f"{partition} has fewer replicas in sync than min.insync.replicas asks for; the records were appended",
+                f"{partition} has fewer replicas in sync than min.insync.replicas requires; the records were appended",
             )
         self._end(too_few)
         return True
@@ -127,14 +127,14 @@ def append_as_leader(
     partition: Partition, data: Buffer, acks: int, now_ms: int, *, origin: Origin = Origin.CLIENT,
     budget: ScanBudget | None = None, records: ProducedRecords | None = None,
 ) -> CommittedAppend:  # fmt: skip
-    """Append the one batch in `data`. `now_ms` is wall clock time; `budget` and `records` are as PartitionLog has them.
+    """Append the one batch in `data`. `now_ms` is the wall clock; for the rest see `PartitionLog.append_as_leader`.
 
-    Raises ApiError, and nothing is appended: first as `Partition.leader_log`, then NOT_ENOUGH_REPLICAS if too few are
-    in sync for acks=all, then as `PartitionLog.append_as_leader`, which may raise NotReadYet, too.
+    Raises ApiError before anything is appended: the errors of `Partition.leader_log`, NOT_ENOUGH_REPLICAS if too few
+    are in sync for acks=all, and the errors of `PartitionLog.append_as_leader`, which may also raise NotReadYet.
     """
     log = partition.log
     if log is None or not partition.is_leader:
-        log = partition.leader_log()  # raises, and says why
+        log = partition.leader_log()  # raises the right error
     if acks == ACKS_ALL and not partition.has_enough_in_sync:
         raise ApiError(
             ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -1,10 +1,10 @@
-"""Connections to other brokers, to fetch what they lead: the asyncio edge of `kraftlog.replicas.replication`.
+"""Connections to other brokers, to fetch from leaders: the asyncio edge of `kraftlog.replicas.replication`.
 
-A connection begins with ApiVersions; what is asked before that is answered waits. After that requests are sent as they
-come, each in the newest version that both brokers know, and answered in their order. Bytes are read into the space of
-the frame that they belong to. Whatever goes wrong, a refused connection, a broker that is silent for too long, bytes
-that are no answer, ends the connection, and everything that is asked is answered so; when to connect again is for who
-asks. A request that the broker does not offer is refused by itself, and the connection goes on.
+A connection begins with ApiVersions; requests wait until it is answered. After that each request is sent at once, in
+the newest version that both brokers know, and responses come in the same order. Bytes are read directly into the buffer
+of their frame. Any failure ends the connection: a refused connection, a broker that is silent for too long, bytes that
+are not a response. Then every pending request gets an ApiError; the caller decides when to connect again. A request
+that the broker does not offer is refused alone, and the connection remains in use.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ CONNECT_TIMEOUT_SECONDS: Final = 10.0
 
 
 class Address(Protocol):
-    """Where a broker is reached."""
+    """The address of a broker."""
 
     @property
     def host(self) -> str:
-        """Its host."""
+        """The host name or IP address."""
         ...
 
     @property
     def port(self) -> int:
-        """Its port."""
+        """The port."""
         ...
 
 
@@ -52,7 +52,7 @@ class _Asked(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """What is sent when the broker has said what it offers."""
+    """A request that waits for the broker's answer to ApiVersions."""
 
     request: Message
     versions: Versions
@@ -60,7 +60,7 @@ class _Waiting(NamedTuple):
 
 
 class BrokerConnections:
-    """Makes connections to brokers, for one event loop: a `LeaderConnector`."""
+    """Opens connections to brokers, for one event loop; a `LeaderConnector`."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class BrokerConnections:
         timeout_ms: int,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`address_of` tells where a broker listens for others now.
+        """`address_of` returns a broker's present address for other brokers, or None.
 
-        A question that is not answered after `timeout_ms` ends its connection. `on_fatal` is called with what must end
-        the process, such as an InvariantViolation of who is answered.
+        A request without a response for `timeout_ms` ends its connection. `on_fatal` is called with an exception that
+        must end the process, such as an InvariantViolation in a callback.
         """
         self._address_of = address_of
         self._client_id = client_id
@@ -81,7 +81,7 @@ class BrokerConnections:
         self._lines = LineRate(time.monotonic)
 
     def connect(self, broker_id: int) -> BrokerConnection:
-        """Begin to connect. If that fails, what is asked is answered so."""
+        """Begin to connect. On failure every pending request gets an ApiError."""
         connection = BrokerConnection(
             f"broker {broker_id}",
             ClientConnection(self._client_id, keeps_memory=True),
@@ -94,21 +94,21 @@ class BrokerConnections:
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """One connection: a `LeaderConnection`."""
+    """One connection; a `LeaderConnection`."""
 
     def __init__(
         self, name: str, messages: ClientConnection, timeout_seconds: float, on_fatal: Callable[[BaseException], None],
         lines: LineRate,
     ) -> None:  # fmt: skip
-        """Use `BrokerConnections.connect`."""
+        """Call `BrokerConnections.connect` instead."""
         self._name = name
         self._messages = messages
         self._timeout_seconds = timeout_seconds
         self._on_fatal = on_fatal
         self._lines = lines
         self._versions = BrokerVersions()
-        self._waiting: list[_Waiting] | None = []  # None: it has said what it offers
-        self._lacking: set[int] = set()  # keys of APIs that it was found not to offer
+        self._waiting: list[_Waiting] | None = []  # None: ApiVersions is answered
+        self._lacking: set[int] = set()  # keys of APIs that the broker does not offer
         self._loop = asyncio.get_running_loop()
         self._asked: deque[_Asked] = deque()
         self._transport: asyncio.Transport | None = None
@@ -129,14 +129,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await self._loop.create_connection(lambda: self, address.host, address.port)
         except TimeoutError:
-            self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} does not take a connection in time")
+            self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} did not accept a connection in time")
         except (OSError, OverflowError, UnicodeError) as error:  # a broker may advertise any host and any port
-            self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} is not reached: {error}")
+            self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} is not reachable: {error}")
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def ask(self, request: Message, versions: Versions, on_answer: OnAnswer) -> None:
-        """Ask something, in the newest of the versions that the broker offers."""
+        """Send a request, in the newest of `versions` that the broker offers."""
         if self._broken is not None:
             self._loop.call_soon(self._tell, on_answer, self._broken)
             return
@@ -153,22 +153,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._send(request, version, self._answered_by(on_answer))
 
     def _answered_by(self, on_answer: OnAnswer) -> _Asked:
-        """Who asks has an answer when the time is over."""
+        """Start the timer of a request."""
         return _Asked(on_answer, self._loop.call_later(self._timeout_seconds, self._timed_out))
 
     def _send(self, request: Message, version: int, asked: _Asked) -> None:
         pieces = self._messages.send(request, version)
         self._asked.append(asked)
-        if self._transport is not None:  # it is there: until then everything waits
+        if self._transport is not None:  # always the case by now: earlier requests wait
             self._transport.writelines(pieces)
 
     def _refuse(self, key: int, on_answer: OnAnswer, error: ApiError) -> None:
-        """This request is not offered; others are."""
-        refusal = ApiError(error.code, f"{self._name} cannot be asked: {error}")
+        """Refuse a request that the broker does not offer, and log that once per API."""
+        refusal = ApiError(error.code, f"{self._name} does not support the request: {error}")
         if key not in self._lacking:
             self._lacking.add(key)
             if self._lines.left_out(key) is not None:
-                logger.warning("a broker lacks what it is to be asked", reason=str(refusal))
+                logger.warning("a broker does not support a request", reason=str(refusal))
         self._loop.call_soon(self._tell, on_answer, refusal)
 
     def _ask_versions(self) -> None:
@@ -181,7 +181,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             self._versions.answered(cast(ApiVersionsResponse, answer))
         except ApiError as error:
-            self._break(ErrorCode.CORRUPT_MESSAGE, f"{self._name} is not understood: {error}")
+            self._break(ErrorCode.CORRUPT_MESSAGE, f"cannot negotiate versions with {self._name}: {error}")
             return
         if self._versions.question_version is not None:
             self._ask_versions()
@@ -197,14 +197,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._send(request, version, asked)
 
     def close(self) -> None:
-        """Close it; what is asked is answered by nothing."""
+        """Close the connection; pending requests get no answer."""
         self._is_closed = True
         self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"the connection to {self._name} is closed")
 
-    # --- what the event loop calls ------------------------------------------------------------------------------------
+    # --- callbacks of the event loop ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask what the broker offers."""
+        """Send ApiVersions."""
         self._transport = cast(asyncio.Transport, transport)
         if self._broken is not None:
             self._transport.abort()
@@ -212,11 +212,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._ask_versions()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes are to be put."""
+        """Return the buffer for the next bytes."""
         return self._messages.frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes were put there: hand out the answers that are whole."""
+        """Process new bytes in the buffer: deliver the complete responses."""
         if self._broken is not None:
             return
         try:
@@ -226,10 +226,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 asked.timer.cancel()
                 self._tell(asked.on_answer, response.body)
         except MalformedBytes as error:
-            self._break(ErrorCode.CORRUPT_MESSAGE, f"what {self._name} answers is not Kafka's protocol: {error}")
+            self._break(ErrorCode.CORRUPT_MESSAGE, f"{self._name} does not answer in Kafka's protocol: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Fail the pending requests: the connection is closed."""
         reason = "" if exc is None else f": {exc}"
         self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} has closed the connection{reason}")
 
@@ -241,7 +241,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         )
 
     def _break(self, code: ErrorCode, reason: str) -> None:
-        """Use the connection no more, and answer so what is asked."""
+        """Close the connection, and answer every pending request with the error."""
         if self._broken is not None:
             return
         self._broken = ApiError(code, reason)

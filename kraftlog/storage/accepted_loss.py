@@ -1,8 +1,8 @@
-"""What is lost of a damaged log, and how the log goes on without that (DB-88).
+"""Which records a damaged log has lost, and how the log continues without them (DB-88).
 
 An operator accepts a loss if no other replica has the records, by `kraftlog log-dirs accept-loss` or by an unclean
-election. Every valid batch stays. A segment with damage is kept as `.lost`, and a new one is made of its valid batches.
-Offsets that are lost stay empty: they are not given out again, but behind the end of the log.
+election. Every valid batch stays. A damaged segment is kept as `.lost`, and a new one is made of its valid batches.
+Lost offsets stay empty and are not assigned again, except offsets past the new end of the log.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _COPIED_BYTES: Final = 1024 * 1024
 
 
 class LostOffsets(NamedTuple):
-    """Offsets that were flushed, and are no longer in the log: from the first to before the second."""
+    """A range of offsets that were flushed and are no longer in the log; `end_offset` is exclusive."""
 
     start_offset: int
     end_offset: int
 
 
 class DamagedFiles:
-    """The files of a damaged log. `entry` is what the inventory has of the log, if it has anything."""
+    """The files of a damaged log. `entry` is the log's entry in the inventory, None if there is none."""
 
     def __init__(self, handles: FileHandles, directory: str, entry: LogEntry | None) -> None:
         self._handles = handles
@@ -51,12 +51,12 @@ class DamagedFiles:
 
     @property
     def base_offsets(self) -> list[int]:
-        """Of the segments of which there is anything."""
+        """The base offsets of all segments that have a file, set aside or not."""
         return sorted(self._whole | self._set_aside)
 
     @property
     def start_offset(self) -> int:
-        """Where a log starts of which there is nothing: where it ended, so that no offset is given out twice."""
+        """The start offset of a log without segments: the last known end, so that no offset is assigned twice."""
         return 0 if self._entry is None else max(self._entry.log_start_offset, self._entry.recovery_point)
 
     @property
@@ -67,7 +67,7 @@ class DamagedFiles:
 
     @property
     def damage(self) -> str:
-        """What a start finds; empty if it finds nothing. Reads every segment."""
+        """The damage that a startup would find, as a phrase; empty if there is none. Reads every segment."""
         if self._entry is not None and not self._files.exists(self._directory):
             return "" if self._entry.is_new else "its directory is missing"
         if self._set_aside:
@@ -82,16 +82,16 @@ class DamagedFiles:
         if invalid is None and self.base_offsets and self._has_valid_behind_invalid(self.base_offsets[-1]):
             invalid = self.base_offsets[-1]
         if invalid is not None:
-            return f"the segment at offset {invalid} has bytes that are no valid batch"
+            return f"the segment at offset {invalid} has bytes that are not a valid batch"
         return lost_end(known, self.end_offset)
 
-    # --- what is lost -------------------------------------------------------------------------------------------------
+    # --- losses -------------------------------------------------------------------------------------------------------
 
     def losses(self) -> list[LostOffsets]:
-        """What is missing, by the inventory and by what the files have. Reads every segment; changes nothing.
+        """Return the missing offsets, by the inventory and the files. Reads every segment; changes nothing.
 
-        Of a log without an inventory only what is missing within a segment is known. A compacted topic lacks offsets
-        where nothing is lost; they are named as well.
+        For a log without an inventory entry only gaps between existing batches are found. A compacted topic has gaps
+        where nothing was lost; they are returned as well.
         """
         start_offset = 0 if self._entry is None else self._entry.log_start_offset
         end_offset = 0 if self._entry is None else self._entry.recovery_point
@@ -107,7 +107,7 @@ class DamagedFiles:
         return [one for one in lost if one.end_offset > start_offset]
 
     def _runs(self, base_offset: int) -> Iterator[tuple[int, int]]:
-        """The offsets of consecutive valid batches of a segment: the first one, and the one after the last."""
+        """Yield the offsets of each run of consecutive valid batches of a segment: its first offset, and its end."""
         start: int | None = None
         end_offset = base_offset
         for _, first_offset, following in self._valid_batches(base_offset):
@@ -120,7 +120,7 @@ class DamagedFiles:
             yield start, end_offset
 
     def _valid_batches(self, base_offset: int) -> Iterator[tuple[range, int, int]]:
-        """The bytes of each valid batch of a segment, its first offset, and the offset after its last one."""
+        """Yield the byte range of each valid batch of a segment, its first offset, and the offset after its last."""
         scan = SegmentScan(self._files, self._path(base_offset), base_offset)
         while True:
             for position, header in scan.batches():
@@ -132,12 +132,12 @@ class DamagedFiles:
         path = join(self._directory, file_name(base_offset, LOG_SUFFIX))
         return path + DAMAGED_SUFFIX if base_offset in self._set_aside else path
 
-    # --- going on without it ------------------------------------------------------------------------------------------
+    # --- repair -------------------------------------------------------------------------------------------------------
 
     def mend(self) -> None:
-        """Make every segment one of valid batches only, durably; those that had others are kept as `.lost`.
+        """Reduce every segment to its valid batches, durably; keep the damaged originals as `.lost`.
 
-        May be done again after a crash. Raises StorageError, FlushFailed.
+        Safe to repeat after a crash. Raises StorageError, FlushFailed.
         """
         self._files.make_directories(self._directory)
         for base_offset in self.base_offsets:
@@ -153,7 +153,7 @@ class DamagedFiles:
         return scan.end_position < scan.file_bytes
 
     def _has_valid_behind_invalid(self, base_offset: int) -> bool:
-        """Whether bytes that are no valid batch are not just a torn tail."""
+        """Whether a valid batch follows bytes that are not one: that is damage, and not a torn tail."""
         scan = SegmentScan(self._files, self._path(base_offset), base_offset)
         for _ in scan.batches():
             pass
@@ -177,7 +177,7 @@ class DamagedFiles:
         self._whole.add(base_offset)
 
     def _free_name(self, path: str) -> str:
-        """The name under which a segment is kept; an earlier loss may have left one as well."""
+        """Return a path under which no segment is kept yet; an earlier loss may have used the first one."""
         names = chain((path + LOST_SUFFIX,), (f"{path}.{number}{LOST_SUFFIX}" for number in count(2)))
         return next(name for name in names if not self._files.exists(name))
 

@@ -1,7 +1,7 @@
-"""What a client may append: one batch in each request, whose header is checked here, and its records as they are read.
+"""Checks of the header of a batch before it is appended: of the one batch in a Produce, or of those that a leader sent.
 
-Every record is read before its batch is appended, as in Kafka (DB-84): `kraftlog.storage.produced_records`. A batch
-keeps the codec of its producer (DB-85).
+The records of a produced batch are checked in `kraftlog.storage.produced_records`, also before the append, as in Kafka
+(DB-84). A batch keeps the codec of its producer (DB-85).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Appended(NamedTuple):
     base_offset: int
     last_offset: int
     append_time_ms: int
-    """The time that the batch was given; -1 if it keeps its own."""
+    """The timestamp that the broker gave the batch; -1 if the batch keeps its producer's timestamps."""
     log_start_offset: int
     is_duplicate: bool = False
-    """It is in the log already, at these offsets."""
+    """Whether the batch was in the log already, at these offsets."""
 
     @property
     def end_offset(self) -> int:
-        """What must be flushed, and below the high watermark, before the append is acknowledged."""
+        """The offset after the append's last record."""
         return self.last_offset + 1
 
 
@@ -53,25 +53,26 @@ def check_produced(
     data: Buffer, config: PartitionLogConfig, origin: Origin,
     duplicate_of: Callable[[BatchHeader], ProducerBatch | None],
 ) -> tuple[BatchHeader, ProducerBatch | None]:  # fmt: skip
-    """The header of the one batch in the records of a request (DB-84), and the batch in the log that it duplicates.
+    """Return the header of the one batch in a request (DB-84), and the batch in the log that it duplicates, or None.
 
-    Raises ApiError, then nothing is to be written. A duplicate need not agree with settings and clocks as they are now:
-    it did when it was stored. A producer that was told otherwise would send its records again under other sequences,
-    or tell its user that they are not in the log (DB-71).
+    A duplicate is not checked against the present size limits and timestamp type: it passed them when it was stored.
+    A producer that got an error for it would send its records again under other sequences, or report to its user that
+    they are not in the log (DB-71).
 
-    INVALID_RECORD for no whole batch, several, another format than magic 2, a header that contradicts itself or is not
-    for a client to write. CORRUPT_MESSAGE for a length or magic that never was, and for another checksum.
-    MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP. The records are not read yet.
+    Raises ApiError before anything is written: INVALID_RECORD for no whole batch, several batches, the formats before
+    magic 2, or a header that contradicts itself or that a client may not write; CORRUPT_MESSAGE for an impossible
+    length or magic, or a wrong checksum; MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE or INVALID_TIMESTAMP. The records
+    are not read here.
     """
     size = len(data)
     if size > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):
         raise ApiError(
             ErrorCode.INVALID_RECORD,
-            f"the records have magic {data[_MAGIC_AT]}, of Kafka before 0.11; only batches of magic 2 are taken: use"
+            f"the records have magic {data[_MAGIC_AT]}, of Kafka before 0.11; only batches of magic 2 are accepted: use"
             " a newer client",
         )
     if size < BATCH_BYTES_MIN:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"{size} bytes of records are fewer than a batch has")
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the records have {size} bytes, fewer than any batch has")
     header = unpack_header(data)
     if header.magic != MAGIC:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records' magic is {header.magic}, which no format has")
@@ -81,12 +82,12 @@ def check_produced(
     if known is None:
         _check_limits(size, config)
     if not has_right_crc(header, data):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC {header.crc:#010x} is not that of its bytes")
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC {header.crc:#010x} does not match its bytes")
     _check_header(header, size, origin)
     if header.has_append_time and known is None:
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
-            "the batch says that its timestamp is LogAppendTime, which a broker says, not a producer",
+            "the batch has the timestamp type LogAppendTime, which only a broker may set",
         )
     return header, known
 
@@ -105,16 +106,18 @@ def _check_limits(size: int, config: PartitionLogConfig) -> None:
 
 
 def _check_size(header: BatchHeader, size: int) -> None:
-    """Raise ApiError: the one batch is not what came."""
+    """Raise the ApiError for a request whose size is not that of its one batch."""
     if header.size_bytes < BATCH_BYTES_MIN:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE, f"the batch's length is {header.batch_length}, less than a header has"
         )
     if header.size_bytes > size:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"a batch of {header.size_bytes} bytes is not in the {size} that came")
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"the batch has {header.size_bytes} bytes, and only {size} of them were sent"
+        )
     raise ApiError(
         ErrorCode.INVALID_RECORD,
-        f"{size - header.size_bytes} bytes follow the batch; a request has one for a partition",
+        f"{size - header.size_bytes} bytes follow the batch; a request has one batch for a partition",
     )
 
 
@@ -129,24 +132,25 @@ def _check_header(header: BatchHeader, size: int, origin: Origin) -> None:
     elif count != header.last_offset_delta + 1:
         reason = f"it has {count} records, and its last offset delta is {header.last_offset_delta}"
     elif compression > ZSTD:
-        reason = f"its compression {compression} is none that Kafka has"
+        reason = f"its compression {compression} is not one of Kafka's"
     elif not compression and count > (size - BATCH_BYTES_MIN) // RECORD_BYTES_MIN:
-        reason = f"{count} records are not in its {size} bytes"
+        reason = f"{count} records do not fit in its {size} bytes"
     elif is_of_client and header.is_control:
-        reason = "it is a control batch, which clients do not write"
+        reason = "it is a control batch, which only a broker may write"
     elif header.producer_id >= 0 and is_of_client and header.base_sequence < 0:
         reason = f"it has the producer id {header.producer_id} and no sequence"
     elif header.producer_id < 0 and header.is_transactional:
-        reason = "it is of a transaction and has no producer id"
+        reason = "it is transactional and has no producer id"
     if reason:
         raise ApiError(ErrorCode.INVALID_RECORD, f"the batch is not valid: {reason}")
 
 
 def check_replicated(data: Buffer, end_offset: int, epochs: range) -> list[BatchPlace]:
-    """The batches that a leader has sent, for a log that ends at `end_offset`. Raises ApiError(CORRUPT_MESSAGE).
+    """Return the places of the batches that a leader has sent, for a log that ends at `end_offset`.
 
-    `epochs` are those that they may have: from the log's latest one to the leader's. Those of the batches ascend in it.
-    The last batch may be cut off by the size of the answer; it is not among them.
+    `epochs` are the leader epochs that the batches may have: from the log's latest epoch to the leader's. They ascend
+    from batch to batch. A last batch that the response's size limit has cut off is left out. Raises
+    ApiError(CORRUPT_MESSAGE).
     """
     found: list[BatchPlace] = []
     try:
@@ -163,7 +167,7 @@ def check_replicated(data: Buffer, end_offset: int, epochs: range) -> list[Batch
                 )
             epochs = range(header.leader_epoch, epochs.stop)
             if not has_right_crc(header, data, position):
-                raise MalformedBytes(f"batch at offset {header.base_offset}", "its CRC is not that of its bytes")
+                raise MalformedBytes(f"batch at offset {header.base_offset}", "its CRC does not match its bytes")
             end_offset = header.last_offset + 1
             found.append(BatchPlace(position, header))
     except MalformedBytes as error:
@@ -172,7 +176,7 @@ def check_replicated(data: Buffer, end_offset: int, epochs: range) -> list[Batch
 
 
 def fitting(places: Sequence[BatchPlace], start: int, segment_bytes: int) -> int:
-    """The end of the batches from `start` on that go into one segment: all, or as many as a segment may have."""
+    """Return the end index of the batches from `start` that fit into one segment; at least one batch."""
     end, byte_count = start, 0
     while end < len(places):
         byte_count += places[end].header.size_bytes

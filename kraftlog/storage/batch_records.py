@@ -1,8 +1,8 @@
-"""The records of one batch, inflated and read in turns of a broker's loop, with a bound on what all batches hold.
+"""Inflates and reads the records of one batch in turns of a broker's loop, within a bound on all batches' memory.
 
-A batch whose records are read in its first turn, as almost every one is, asks for nothing. Another one holds memory
-from the end of that turn on; if there is none, it starts over when there is. So a flood of batches that inflate to
-much neither takes much memory nor makes other batches wait.
+A batch whose records are read in its first turn, as almost all are, reserves nothing. Any other batch reserves memory
+at the end of that turn; if none is free, it waits and then starts over. So a flood of batches that inflate to many
+bytes neither uses much memory nor delays other batches.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kraftlog.kafka.record_heads import RecordHeads
 from kraftlog.kafka.record_scan import PIECES_A_TURN, scan_records
 
 INFLATION_BYTES_MAX: Final = 28 * 1024 * 1024
-"""What the batches hold that are being read, each of them at most `LARGE_BYTES`."""
+"""The memory for all batches that hold at most `LARGE_BYTES` each."""
 LARGE_BYTES: Final = 9 * 1024 * 1024
-"""A batch that holds more is read alone, beside small ones; with zstd's largest window that is 128 MiB."""
+"""Of the batches that hold more, one is read at a time, beside small ones; zstd's largest window is 128 MiB."""
 _FREE_BYTES: Final = (PIECES_A_TURN + 1) * PIECE_BYTES
-"""What is inflated in a turn."""
+"""The number of bytes that are inflated in a turn."""
 
 
 class InflationMemory:
@@ -34,22 +34,22 @@ class InflationMemory:
         self._large = SharedBytes(1)
 
     def bound_of(self, size_bytes: int) -> SharedBytes:
-        """The bound that a batch which holds so much counts for."""
+        """Return the bound that a batch of this size counts towards."""
         return self._large if size_bytes > LARGE_BYTES else self._small
 
     @property
     def held_bytes(self) -> int:
-        """What is held."""
+        """The bytes that all batches have reserved."""
         return self._small.held_bytes + self._large.held_bytes
 
 
 class BatchRecords:
-    """Reads the heads of one batch's records. Use `close` unless all were read or reading has failed."""
+    """Reads the heads of one batch's records. Call `close` unless all were read or reading has failed."""
 
     def __init__(self, codec: Compression, data: Buffer, count: int, bytes_max: int, memory: InflationMemory) -> None:
-        """`data` is what is compressed; it must not change. More than `bytes_max` inflated bytes are refused."""
+        """`data` is the compressed part, which must not change. More than `bytes_max` inflated bytes are refused."""
         self.is_read = False
-        """Whether all were read."""
+        """Whether all records were read."""
         self._codec = codec
         self._data = data
         self._count = count
@@ -57,20 +57,23 @@ class BatchRecords:
         self._memory = memory
         self._held_bytes = 0
         self._bound: SharedBytes | None = None
-        """Where it holds memory, or waits for it."""
-        self._is_held = codec is Compression.NONE  # whoever has the batch has the memory
+        """The bound in which this batch holds memory or waits for it."""
+        self._is_held = codec is Compression.NONE  # then the caller's request holds the memory
         self._scan: Iterator[RecordHeads] | None = None
         self._scanned_count = 0
-        """How many portions the scan has given; one that has started over gives empty ones until it is level."""
+        """The number of portions of the present scan; a repeated scan yields empty ones for those already given."""
         self._given_count = 0
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for memory."""
+        """Whether this batch waits for memory."""
         return self._bound is not None and not self._is_held
 
     def portions(self) -> Iterator[RecordHeads]:
-        """Go on, until all are read or there is no memory: then try again in another turn. Raises MalformedBytes."""
+        """Continue until all records are read or memory is missing: then call again in a later turn.
+
+        Raises MalformedBytes.
+        """
         if self.is_read:
             return
         if self._scan is None:
@@ -93,12 +96,12 @@ class BatchRecords:
         self.close()
 
     def end_turn(self) -> None:
-        """Others get their turn before all is read: hold memory, or start over when there is some."""
+        """Let other batches have a turn before all is read: reserve memory, or start over when there is some."""
         if not self._is_held and not self._try_hold():
             self._scan = None
 
     def close(self) -> None:
-        """Hold nothing any longer."""
+        """Release the memory, or leave the queue for it."""
         self._scan = None
         if self._bound is not None:
             if self._is_held:
@@ -108,11 +111,11 @@ class BatchRecords:
             self._bound, self._is_held = None, False
 
     def has_room(self, bound: SharedBytes, size_bytes: int) -> None:
-        """There is memory, and it is held already."""
+        """The bound has reserved the memory for this batch, which waited for it."""
         self._is_held = True
 
     def _may_start(self) -> bool:
-        """Once it has waited, and if it inflates to much at once, it must hold memory before it starts."""
+        """Whether the scan may start: a batch that has waited, or that inflates to much at once, needs memory first."""
         if self._is_held:
             return True
         if self._bound is None and (

@@ -1,13 +1,13 @@
-"""Records that a follower has cut off, kept in files beside the log until they cannot be missed (DB-31).
+"""Records that a follower has truncated, kept in files beside the log until they cannot be needed (DB-31).
 
-    00000000000000000010-7.cut               from offset 10 on, cut while the leader's epoch was 7
-    00000000000000000010-7.cut-committed     the same, of which some were below the high watermark
+    00000000000000000010-7.cut               from offset 10 on, truncated while the leader's epoch was 7
+    00000000000000000010-7.cut-committed     the same; some of the records were below the high watermark
 
-The bytes are those of the log: a copy with the name of a segment can be read by kafka-dump-log. A `.cut` file is
-removed when something of the new leader's is committed here; a `.cut-committed` file is the operator's, for these
-records were acknowledged. Kafka opens neither, as it looks at suffixes that it knows.
+The bytes are those of the log: kafka-dump-log can read a copy that is named like a segment. The broker removes a `.cut`
+file when a record of the new leader's epoch is committed here. It leaves a `.cut-committed` file to the operator, since
+those records were acknowledged. Kafka opens neither: it reads only files with suffixes that it knows.
 
-At most `CUT_BYTES_MAX` of one cut are kept, those that come first, and `CUT_FILES_MAX` files of a log, the newest.
+Of one truncation the first `CUT_BYTES_MAX` are kept, and of one log the newest `CUT_FILES_MAX` files.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NAME: Final = re.compile(r"(\d{20})-(\d{1,10})\.cut(-committed)?\Z", re.ASCII)
 
 
 class CutFile(NamedTuple):
-    """One file."""
+    """The name of one file with truncated records."""
 
     leader_epoch: int
-    """The epoch of the leader whose log the records are not in."""
+    """The epoch of the leader whose log does not have the records."""
     offset: int
-    """Where the log was cut."""
+    """The offset to which the log was truncated."""
     is_committed: bool
     """Whether some of the records were below the high watermark."""
 
@@ -51,48 +51,51 @@ class CutFile(NamedTuple):
 
     @classmethod
     def named(cls, name: str) -> CutFile | None:
-        """The file with a name; None if that is another file."""
+        """Parse a file name; None if it is not the name of such a file."""
         found = _NAME.match(name)
         return None if found is None else cls(int(found[2]), int(found[1]), found[3] is not None)
 
 
 class CutRecords:
-    """Of one log. For one thread."""
+    """The files with truncated records of one log. For one thread."""
 
     def __init__(self, handles: FileHandles, directory: str, segments: SegmentList, names: Iterable[str]) -> None:
-        """`names` are those in the log's directory when it was opened."""
+        """`names` are the names of the files in the log's directory when it was opened."""
         self._handles = handles
         self._directory = directory
         self._segments = segments
         self._files = sorted(file for name in names if (file := CutFile.named(name)) is not None)
 
     def __len__(self) -> int:
-        """How many files there are."""
+        """The number of files."""
         return len(self._files)
 
     def keep(self, end_offset: int, leader_epoch: int, high_watermark: int) -> None:
-        """Copy what a cut at `end_offset` takes, durably. Without room nothing is kept. Raises StorageError."""
+        """Copy, durably, the records from `end_offset` on before they are truncated.
+
+        With too little room for the copy nothing is kept. Raises StorageError.
+        """
         found = self._segments.locate(end_offset)
         if found is None:
             return
         segment, place = found
         file = CutFile(leader_epoch, end_offset, is_committed=end_offset < high_watermark)
         if file in self._files:
-            return  # what was cut here before is the older branch
+            return  # the file has the records of an earlier truncation to this offset
         try:
             byte_count = self._copy(join(self._directory, file.name), segment.base_offset, place.position)
         except OutOfSpace as error:
             self._remove(file)
-            logger.warning("there is no room to keep the records that are cut", reason=str(error))
+            logger.warning("no room to keep the truncated records", reason=str(error))
             return
         self._files = sorted([*self._files, file])
-        logger.info("records that are cut are kept", file=file.name, directory=self._directory, bytes=byte_count)
+        logger.info("truncated records are kept", file=file.name, directory=self._directory, bytes=byte_count)
         for old in self._files[:-CUT_FILES_MAX]:
             self._files.remove(old)
             self._remove(old)
 
     def _copy(self, path: str, base_offset: int, position: int) -> int:
-        """Copy from a position of the segment with a base offset on; returns how many bytes it were."""
+        """Copy the log from a position of the segment with a base offset on; return the number of bytes."""
         copy = self._handles.create(path)
         byte_count = 0
         for segment in self._segments.from_offset(base_offset):
@@ -110,10 +113,10 @@ class CutRecords:
         return byte_count
 
     def forget(self, high_watermark: int, epochs: LeaderEpochs) -> None:
-        """Remove the files that nobody can miss any more, as the high watermark is there now. Raises StorageError.
+        """Remove the files that can no longer be needed with this high watermark. Raises StorageError.
 
-        Consider a cut at offset 10 in epoch 7, which begins at 12 in the leader's log. With offset 12 committed, no
-        replica can be elected cleanly that has another record there.
+        Consider a truncation to offset 10 in epoch 7, which begins at offset 12 in the leader's log. Once offset 12 is
+        committed, no replica with another record at that offset can win a clean election.
         """
         for file in list(self._files):
             if not file.is_committed and epochs.is_committed(file.leader_epoch, high_watermark):
@@ -121,5 +124,5 @@ class CutRecords:
                 self._remove(file)
 
     def _remove(self, file: CutFile) -> None:
-        with contextlib.suppress(StorageError):  # the next start sees it again
+        with contextlib.suppress(StorageError):  # the next startup finds the file again
             self._handles.remove(join(self._directory, file.name))

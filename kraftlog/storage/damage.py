@@ -1,4 +1,4 @@
-"""Bytes of a segment that have changed on the disk: what is raised, and how the segment is kept aside (FM-01)."""
+"""The errors for damaged segments and logs, and how a damaged segment is set aside (FM-01)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from kraftlog.storage.formats.names import DAMAGED_SUFFIX
 
 
 def _remedy(directory: str) -> str:
-    """What to do, in an order in which each step loses no more than the next one."""
+    """Return the advice for the operator; its steps are ordered so that no step loses more than the next one."""
     log_directory, _, name = directory.rpartition("/")
     topic, _, partition = name.rpartition("-")
     return (
         "The partition is offline on this broker, and nothing of it was deleted. If another replica leads it, restart"
         " this broker: it copies the log from the leader. If none does, put the files back as they were. If that is not"
         " possible, and another broker with a replica is up, `kraftlog elect --type unclean --topic"
-        f" {topic} --partition {partition}` has that one lead. Only if there is no other replica, stop this broker, and"
-        f" see what `kraftlog log-dirs accept-loss {name} --directory {log_directory}` would give up"
+        f" {topic} --partition {partition}` makes that replica the leader. Only if there is no other replica, stop this"
+        f" broker, and see what `kraftlog log-dirs accept-loss {name} --directory {log_directory}` would lose"
     )
 
 
 class DamagedSegment(CorruptLog):
-    """A segment has damage that no crash leaves. `path` is its log; the partition is offline on this broker."""
+    """A segment has damage that a crash cannot cause. `path` is its `.log`; the partition is offline on this broker."""
 
     def __init__(self, path: str, position: int, what: str) -> None:
         super().__init__(f"{path} is damaged at byte {position}: {what}. {_remedy(parent_directory(path))}")
@@ -30,16 +30,16 @@ class DamagedSegment(CorruptLog):
 
 
 class DamagedLog(CorruptLog):
-    """A log lacks what the inventory, or a checkpoint, says that it has; the partition is offline on this broker."""
+    """A log lacks records that it has by the inventory or a checkpoint; the partition is offline on this broker."""
 
     def __init__(self, directory: str, reason: str) -> None:
         super().__init__(f"the log in {directory} is damaged: {reason}. {_remedy(directory)}")
 
 
 def set_segment_aside(handles: FileHandles, path: str) -> None:
-    """Rename a segment's log, durably: the partition is offline at the next starts, too. Raises StorageError.
+    """Rename a segment's `.log`, durably: the partition is offline after restarts, too. Raises StorageError.
 
-    One that was set aside before stays what it is.
+    Does nothing to a segment that is set aside already.
     """
     if not path.endswith(DAMAGED_SUFFIX):
         handles.drop(path)

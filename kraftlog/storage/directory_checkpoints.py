@@ -1,7 +1,7 @@
 """The checkpoint files of one log directory: recovery points, log start offsets and high watermarks, as Kafka has them.
 
-What is in memory is what the files have, but for lines of logs that are gone. What could not be written, for want of
-room, is written the next time.
+Memory has the content of the files, except lines of logs that are gone. After a write that failed for lack of room the
+next write makes up for it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from kraftlog.storage.slices import Steps
 logger = structlog.get_logger(__name__)
 
 REWRITTEN_SUFFIX: Final = ".next"
-"""In the temporary name of a file that is written in the disk's thread: the loop's thread may write the same file."""
+"""Marks the temporary name of a file that the disk's thread writes: the loop's thread may write the same file."""
 
 Offsets = dict[TopicPartition, int]
 
 
 class DirectoryCheckpoints:
-    """An offset for each partition, three times. For one thread; each `save_` is durable, or raises StorageError."""
+    """Three offsets of each partition. For one thread. Each `save_` method is durable, or raises StorageError."""
 
     def __init__(self, files: FileSystem, directory: str) -> None:
-        """Of a directory whose files were not read."""
+        """Start empty; `read` reads the files of the directory."""
         self.recovery_points: Offsets = {}
-        """How far each log is known to be flushed."""
+        """The offset up to which each log is known to be flushed."""
         self.log_starts: Offsets = {}
         self.high_watermarks: Offsets = {}
-        """What of each log is committed."""
-        self._changes: Counter[str] = Counter()  # of each file: how often what it must have has changed
+        """The offset up to which each log is known to be committed."""
+        self._changes: Counter[str] = Counter()  # of each file: how often its required content has changed
         self._outdated: set[str] = set()  # names of files with lines of logs that are gone
         self._urgent: set[str] = set()  # of these, the files with lines that are not 0
         self._files = files
@@ -50,11 +50,11 @@ class DirectoryCheckpoints:
         try:
             self.recovery_points = self._read(RECOVERY_POINTS_NAME)
         except MalformedBytes as error:
-            logger.warning("all segments are read: the recovery points are not known", reason=str(error))
+            logger.warning("recovery points are unreadable: all segments are read", reason=str(error))
         try:
             self.high_watermarks = self._read(HIGH_WATERMARKS_NAME)
         except MalformedBytes as error:
-            logger.warning("leaders and followers find out again what is committed", reason=str(error))
+            logger.warning("high watermarks are unreadable: replicas determine them again", reason=str(error))
         try:
             self.log_starts = self._read(LOG_STARTS_NAME)
         except MalformedBytes as error:
@@ -63,16 +63,16 @@ class DirectoryCheckpoints:
                     f"{error}. It says which records were deleted. Put the file back, or remove it if DeleteRecords was"
                     " never used"
                 ) from None
-            logger.warning("log start offsets are taken from the inventory", reason=str(error))
+            logger.warning("log start offsets are unreadable: the inventory's are used", reason=str(error))
 
     def _read(self, name: str) -> Offsets:
         path = join(self._directory, name)
         return decode_offsets(read_whole(self._files, path), path) if self._files.exists(path) else {}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what is known of partitions that are not there, or no longer are; `write_outdated` is to follow.
+        """Forget the offsets of partitions that have no log here; call `write_outdated` afterwards.
 
-        A line with 0 says what no line says: it goes when the file is written again.
+        A line with 0 means the same as no line: it is only dropped the next time that the file is written.
         """
         gone = set(partitions)
         for name, offsets in self._by_name().items():
@@ -84,13 +84,13 @@ class DirectoryCheckpoints:
                 self._outdated.add(name)
 
     def write_outdated(self) -> None:
-        """Write the files that have offsets of logs which are gone. Raises StorageError, FlushFailed."""
+        """Write the files that have offsets other than 0 of logs that are gone. Raises StorageError, FlushFailed."""
         for name, offsets in self._by_name().items():
             if name in self._urgent:
                 self._write(name, offsets)
 
     def lower(self, partition: TopicPartition, offset: int) -> None:
-        """A log is known to be flushed, and committed, up to here only."""
+        """Lower a log's recovery point and high watermark to `offset`, if they are above it."""
         self._changes.update((RECOVERY_POINTS_NAME, HIGH_WATERMARKS_NAME))
         if self.recovery_points.get(partition, 0) > offset:
             self.save_recovery_points(self.recovery_points | {partition: offset})
@@ -98,13 +98,13 @@ class DirectoryCheckpoints:
             self.save_high_watermarks(self.high_watermarks | {partition: offset})
 
     def accepted(self, partition: TopicPartition, log_start_offset: int, recovery_point: int) -> None:
-        """A damaged log goes on with what is left of it, of which all below the recovery point is flushed."""
+        """Set the offsets of a damaged log that continues with its remaining records."""
         self.save_recovery_points(self.recovery_points | {partition: recovery_point})
         self.lower(partition, max(log_start_offset, recovery_point))
         self.save_log_start(partition, log_start_offset)
 
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
-        """A log starts there."""
+        """Save the log start offset of one log."""
         self._changes[LOG_STARTS_NAME] += 1
         if self.log_starts.get(partition, 0) != offset:
             self.save_log_starts(self.log_starts | {partition: offset})
@@ -125,14 +125,15 @@ class DirectoryCheckpoints:
             self._save(HIGH_WATERMARKS_NAME, offsets)
 
     def changes(self, name: str) -> int:
-        """How often what a file must have has changed, but by `rewrite`."""
+        """The number of changes so far to the required content of a file, except those by `rewrite`."""
         return self._changes[name]
 
     def rewrite(self, name: str, offsets: Offsets, changes: int) -> Steps:
-        """Write a file, if it changes, with what was gathered since `changes`. Raises StorageError, FlushFailed.
+        """Write a file with new offsets, unless `changes` shows that they are out of date, or the file has them.
 
-        Consider a log that is cut while the file is written in the disk's thread: that cut has written the file, and
-        what was gathered before it says too much. It is not used then, and the next time is soon enough.
+        `changes` is the result of `changes()` from before the offsets were gathered. Consider a log that is truncated
+        while the disk's thread writes the file: the truncation has written the file itself, and the offsets gathered
+        before are too high. They are dropped; the next checkpoint is soon enough. Raises StorageError, FlushFailed.
         """
         if changes != self._changes[name] or (offsets == self._by_name()[name] and name not in self._outdated):
             return

@@ -1,8 +1,8 @@
-"""What a broker makes of the logs in one log directory: which ones are damaged, missing or strays (DB-89).
+"""Which logs of one log directory are damaged, missing or strays, and what the broker does about them (DB-89).
 
-`findings` decides that, from what the inventory and the files say. Here is what follows: the partition of a damaged log
-is offline, the inventory forgets what need not be here, and a damaged log goes on without what is lost if that is
-accepted.
+`findings` classifies a log by the inventory and the files. This module applies the consequences: the partition of a
+damaged log is offline, the inventory forgets logs that need not exist, and after an accepted loss a damaged log
+continues with the records that it still has.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ logger = structlog.get_logger(__name__)
 
 
 class DirectoryFindings:
-    """Of one log directory. For one thread."""
+    """The damaged, missing and stray logs of one log directory. For one thread."""
 
     def __init__(
         self, host: LogHost, handles: FileHandles, path: str, records: DirectoryRecords, folders: LogFolders,
         logs: Mapping[TopicPartition, PartitionLog],
         open_log: Callable[[TopicPartition, Known, PartitionLogConfig, int], PartitionLog],
     ) -> None:  # fmt: skip
-        """`logs`: those that are online. `open_log` opens a log with what is known of it, at a time in milliseconds."""
+        """`logs` are the online logs. `open_log` opens a log; its last argument is the wall clock in milliseconds."""
         self.damaged: dict[TopicPartition, str] = {}
-        """The partitions that are offline because of damage, and what was found."""
+        """The partitions that are offline because of damage, with the reason for each."""
         self._damaged_at_start: set[TopicPartition] = set()
         self._host = host
         self._handles = handles
@@ -51,29 +51,29 @@ class DirectoryFindings:
         self._open_log = open_log
 
     def note_damage(self, partition: TopicPartition, reason: str) -> None:
-        """The partition is offline, and its log is not used any more."""
+        """Record that the partition is offline and its log no longer used."""
         self.damaged[partition] = reason
 
     def damaged_at_start(self, partition: TopicPartition, error: CorruptLog) -> None:
-        """A log is damaged as a start finds it: its partition is offline."""
+        """Take the partition of a log offline that a startup found damaged."""
         self._damaged_at_start.add(partition)
         self._host.partition_damaged(partition, error)
 
     def was_damaged_at_start(self, partition: TopicPartition) -> bool:
-        """Whether a log is damaged, and was so already when the directory was opened."""
+        """Whether a log is damaged, and was so when the directory was opened."""
         return partition in self._damaged_at_start
 
     def forget(self, partition: TopicPartition) -> None:
-        """The log is not here any more, or goes on."""
+        """Forget the damage of a log that was removed or repaired."""
         self.damaged.pop(partition, None)
         self._damaged_at_start.discard(partition)
 
-    # --- what the logs are --------------------------------------------------------------------------------------------
+    # --- assessment ---------------------------------------------------------------------------------------------------
 
     def assess(self, partition: TopicPartition, topic_id: UUID | None) -> Finding:
-        """What a log here is, by the id that the partition's topic has in the metadata; None: this is no replica of it.
+        """Classify a log of this directory by its topic's id in the metadata.
 
-        Raises ApiError(KAFKA_STORAGE_ERROR).
+        `topic_id` is None if this broker has no replica of the partition. Raises ApiError(KAFKA_STORAGE_ERROR).
         """
         log = self._logs.get(partition)
         segments = None if log is None else log.segment_bytes
@@ -85,7 +85,7 @@ class DirectoryFindings:
         except (StorageError, FlushFailed) as error:
             raise self._host.refusal(error) from error
         if partition in self.damaged:
-            # Which segments are missing is known; the question is whose log it is.
+            # The damage is known; what remains to be decided is whether the log belongs to that topic.
             entry = self._records.entry(partition)
             found_id = self._records.topic_ids.get(partition) or (entry and entry.topic_id)
             return Finding.DAMAGED if topic_id is not None and found_id in (None, topic_id) else Finding.STRAY
@@ -93,7 +93,7 @@ class DirectoryFindings:
         return assess(topic_id, self._records.entry(partition), files)[0]
 
     def assess_missing(self, partition: TopicPartition, topic_id: UUID | None) -> Finding:
-        """What a log is that no directory has, by the inventory of this one. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Classify a log that no directory has, by the inventory of this one. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         finding, reason = assess(topic_id, self._records.entry(partition), None)
         if finding is Finding.DAMAGED:
             self.damaged_at_start(partition, DamagedLog(join(self._path, directory_name(partition)), reason))
@@ -102,17 +102,17 @@ class DirectoryFindings:
         return finding
 
     def forget_missing(self, partitions: Sequence[TopicPartition]) -> None:
-        """The inventory need not have logs that are not here. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Remove logs that do not exist from the inventory. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         run_at_once(self.forget_all_missing(partitions))
 
     def forget_all_missing(self, partitions: Sequence[TopicPartition]) -> Steps:
-        """As `forget_missing`, with a few syncs for all of them."""
+        """Like `forget_missing`, in steps, with a few syncs for all logs together."""
         try:
             yield from self._folders.forget_all(partitions)
         except (StorageError, FlushFailed) as error:
             raise self._host.refusal(error) from error
 
-    # --- going on without what is lost --------------------------------------------------------------------------------
+    # --- accepting a loss ---------------------------------------------------------------------------------------------
 
     def damaged_files(self, partition: TopicPartition) -> DamagedFiles:
         """The files of a partition's log. Raises StorageError."""
@@ -120,7 +120,7 @@ class DirectoryFindings:
         return DamagedFiles(self._handles, path, self._records.entry(partition))
 
     def accept_loss(self, partition: TopicPartition, config: PartitionLogConfig, now_ms: int) -> PartitionLog:
-        """Have a damaged log go on with what is left of it; durable. It is said what is lost.
+        """Repair a damaged log, durably, to continue with its remaining records; log the offsets that are lost.
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
         """
@@ -140,7 +140,7 @@ class DirectoryFindings:
             raise self._host.refusal(error) from error
         self.forget(partition)
         logger.error(
-            "a damaged log goes on without what is lost", log=path, log_start_offset=log.log_start_offset,
+            "a damaged log continues without its lost records", log=path, log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset, was_flushed_up_to=None if entry is None else entry.recovery_point,
             lost=[f"{one.start_offset} to {one.end_offset - 1}" for one in losses],
         )  # fmt: skip

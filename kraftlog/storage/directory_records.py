@@ -1,7 +1,7 @@
-"""What a log directory's own files say of its logs: the inventory, the checkpoints, and each log's topic id.
+"""The records that a log directory keeps of its logs: the inventory, the checkpoints, and each log's topic id.
 
-The inventory is written before the checkpoints, and before the files of a log change in a way that it would contradict.
-So after a crash it claims nothing that the disk does not have.
+The inventory is written before the checkpoints, and before the files of a log change in a way that contradicts it. So
+after a crash it claims nothing that the disk does not have.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ logger = structlog.get_logger(__name__)
 
 
 class RecordedLog(Protocol):
-    """An open log, as far as it is recorded."""
+    """The properties of an open log that are recorded."""
 
     partition: TopicPartition
     log_start_offset: int
@@ -60,36 +60,36 @@ class RecordedLog(Protocol):
 
     @property
     def recovery_point_to_save(self) -> int:
-        """From where on a start must read."""
+        """The offset from which a startup must read the log."""
         ...
 
     @property
     def inventory_key(self) -> tuple[int, ...]:
-        """Another value whenever `inventory_entry` may be another one."""
+        """A value that changes whenever `inventory_entry` may change."""
         ...
 
     def inventory_entry(self, topic_id: UUID) -> LogEntry:
-        """What is durable of it."""
+        """The durable state of the log."""
         ...
 
 
 class DirectoryRecords:
-    """Of one directory. For one thread; use `read`. Every method that writes may raise StorageError and FlushFailed."""
+    """The records of one directory. For one thread. Every method that writes may raise StorageError and FlushFailed."""
 
     def __init__(self, files: FileSystem, path: str, inventory: Inventory) -> None:
-        """Use `read`."""
+        """Call `read` instead."""
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        """The topic's id of each log, if its file or the inventory has it."""
+        """The topic id of each log, if its file or the inventory has one."""
         self._files = files
         self._path = path
         self._checkpoints = DirectoryCheckpoints(files, path)
         self._inventory = inventory
-        self._noted: dict[TopicPartition, tuple[int, ...]] = {}  # by what key of the log
+        self._noted: dict[TopicPartition, tuple[int, ...]] = {}  # the last recorded `inventory_key`
         self._disputed: dict[TopicPartition, LogEntry] = {}
-        self._is_needed = True  # it has logs that are not open
+        self._is_needed = True  # the inventory has logs that are not open
         self._are_checkpoints_behind = False
         self.came_by_hand: set[TopicPartition] = set()
-        """The logs that were there at the start, and not in the inventory."""
+        """The logs that existed at startup and were not in the inventory."""
         self._was_shut_down_cleanly = files.exists(join(path, CLEAN_SHUTDOWN_NAME))
 
     @classmethod
@@ -108,30 +108,30 @@ class DirectoryRecords:
 
     @property
     def clean_broker_epoch(self) -> int | None:
-        """The broker's epoch at its clean shutdown, if that was the last one; to be read before `start` (KIP-966)."""
+        """The broker's epoch at its last shutdown, if that was a clean one. Read this before `start` (KIP-966)."""
         path = join(self._path, CLEAN_SHUTDOWN_NAME)
         return decode_clean_shutdown(read_whole(self._files, path)) if self._files.exists(path) else None
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """What of each log was committed at the last checkpoint."""
+        """The high watermark of each log at the last checkpoint."""
         return self._checkpoints.high_watermarks
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Those that the inventory has, in whatever state their logs are."""
+        """The partitions that the inventory has, in whatever state their logs are."""
         return list(self._inventory.entries)
 
     def entry(self, partition: TopicPartition) -> LogEntry | None:
-        """What the inventory has of a partition."""
+        """The inventory's entry of a partition; None if there is none."""
         return self._inventory.entries.get(partition)
 
     # --- before a log is opened ---------------------------------------------------------------------------------------
 
     def known(self, partition: TopicPartition, names: Collection[str]) -> Known:
-        """What is known of a log in a directory with these names, before its files are read.
+        """Return the recorded state of a log, before its files are read. `names` are the files in its directory.
 
-        Raises CorruptLog if its topic id is not readable, and the inventory does not have it either.
+        Raises CorruptLog if the log's topic id is unreadable, and the inventory does not have it either.
         """
         if partition not in self._inventory.entries:
             self.came_by_hand.add(partition)
@@ -161,14 +161,14 @@ class DirectoryRecords:
         )
         if not is_behind:
             logger.warning(
-                "checkpoints differ from the inventory, which holds", log=directory_name(partition), path=self._path,
+                "checkpoints differ from the inventory, which is used", log=directory_name(partition), path=self._path,
                 log_start_offset=checkpointed.log_start_offset, inventory_log_start_offset=found.log_start_offset,
                 recovery_point=checkpointed.recovery_point, inventory_recovery_point=found.recovery_point,
             )  # fmt: skip
         return found
 
     def _settle_topic_id(self, partition: TopicPartition, names: Collection[str]) -> LogEntry | None:
-        """Find out which topic a log is of; returns what the inventory has of it."""
+        """Determine the topic id of a log; return the log's entry in the inventory, unless the two ids differ."""
         entry = self._inventory.entries.get(partition)
         found_id = self._topic_id_in_file(partition, entry) if PARTITION_METADATA_NAME in names else None
         if found_id is not None:
@@ -190,31 +190,31 @@ class DirectoryRecords:
             raise CorruptLog(f"{error}. Put the file back as it was: it says which topic the records are of") from None
 
     def write_topic_id(self, partition: TopicPartition, topic_id: UUID) -> None:
-        """Write `partition.metadata` for a log that lacks it, or has a wrong one; without room the next start does."""
+        """Write `partition.metadata` for a log that has none, or a wrong one; without room the next startup does."""
         path = join(join(self._path, directory_name(partition)), PARTITION_METADATA_NAME)
         self.topic_ids[partition] = topic_id
         try:
             write_new_file(self._files, path, encode_partition_metadata(topic_id))
         except OutOfSpace as error:
-            logger.warning("a log's topic id is not written again", path=path, reason=str(error))
+            logger.warning("no room to write a log's topic id", path=path, reason=str(error))
         else:
-            logger.warning("a log's topic id is written again", path=path, topic_id=uuid_to_text(topic_id))
+            logger.warning("wrote a log's topic id again", path=path, topic_id=uuid_to_text(topic_id))
 
     def settle_dispute(
         self, partition: TopicPartition, topic_id: UUID, segments: Mapping[int, int] | None, end_offset: int
     ) -> None:
-        """Decide between the topic ids of a log's file and of the inventory by the one that the metadata has.
+        """Decide between the topic ids of a log's file and of the inventory by the id in the metadata.
 
-        `segments`: by base offset, the bytes of the log's segments; None if the log is known to be damaged.
-        `end_offset`: where it ends. Raises DamagedLog.
+        `segments` maps base offsets to the sizes of the log's segments in bytes; None if the log is known to be
+        damaged. `end_offset` is its log end offset. Raises DamagedLog.
         """
         entry = self._disputed.pop(partition, None)
         if entry is None:
             if partition not in self.topic_ids and segments is not None:
-                self.write_topic_id(partition, topic_id)  # as Kafka does with a log that has none
+                self.write_topic_id(partition, topic_id)  # as Kafka does for a log without one
             return
         if entry.topic_id == topic_id:
-            self.write_topic_id(partition, topic_id)  # first: a damaged log is no stray, either
+            self.write_topic_id(partition, topic_id)  # before the check: a damaged log is no stray, either
             if segments is None:
                 return
             known = Known(recovery_point=entry.recovery_point, entry=entry)
@@ -223,9 +223,9 @@ class DirectoryRecords:
                 raise DamagedLog(join(self._path, directory_name(partition)), reason)
 
     def start(self) -> None:
-        """The directory is about to be used: note that, and remove `.kafka_cleanshutdown`.
+        """Record in the inventory that the directory is in use, and remove `.kafka_cleanshutdown`.
 
-        Without room for the note that file gets its temporary name instead, so that the inventory still counts.
+        Without room for that record the file gets its temporary name instead, so that the inventory still counts.
         """
         path = join(self._path, CLEAN_SHUTDOWN_NAME)
         temporary_path = path + TEMPORARY_SUFFIX
@@ -239,12 +239,12 @@ class DirectoryRecords:
             self._files.rename(path, temporary_path)
             self._files.fsync_directory(self._path)
 
-    # --- what the logs have become ------------------------------------------------------------------------------------
+    # --- recording the state of logs ----------------------------------------------------------------------------------
 
     def begin(self, logs: Mapping[TopicPartition, RecordedLog]) -> None:
-        """The logs are open: rewrite the inventory, with what it had of those that are not.
+        """Rewrite the inventory from the open logs; entries of logs that are not open are kept.
 
-        Checkpoints that differ are rewritten, too: the next start may have nothing else, if the inventory is lost.
+        Checkpoints that differ are rewritten, too: if the inventory is lost, the next startup has nothing else.
         """
         kept = {
             partition: entry
@@ -256,7 +256,7 @@ class DirectoryRecords:
         try:
             self._inventory.begin(kept | found)
         except OutOfSpace as error:
-            logger.warning("an inventory is not rewritten", path=self._path, reason=str(error))
+            logger.warning("no room to rewrite an inventory", path=self._path, reason=str(error))
         else:
             self._noted = {key: log.inventory_key for key, log in open_logs.items()}
         self._is_needed = bool(kept)
@@ -266,9 +266,9 @@ class DirectoryRecords:
                 self._are_checkpoints_behind = False
 
     def note(self, logs: Iterable[RecordedLog], *, is_synced: bool = True) -> bool:
-        """Have the inventory say what is durable of some logs; returns whether that is news.
+        """Record the durable state of some logs in the inventory; return whether any of it has changed.
 
-        Without `is_synced` it is durable after `sync`.
+        Without `is_synced` the change is durable only after `sync`.
         """
         changed = {
             log.partition: log
@@ -284,7 +284,7 @@ class DirectoryRecords:
         return bool(changed)
 
     def _note_in_steps(self, logs: Mapping[TopicPartition, RecordedLog], look: Callable[[RecordedLog], None]) -> Steps:
-        """Note all logs, durably, and look at each in the turn in which it is noted."""
+        """Record all logs, durably, and call `look` for each one in the turn in which it is recorded."""
         is_news = False
         for some in slices(list(logs.values()), SLICE_LINES):
             present = [log for log in some if logs.get(log.partition) is log]
@@ -296,7 +296,7 @@ class DirectoryRecords:
             yield self.sync
 
     def write_high_watermarks(self, logs: Mapping[TopicPartition, RecordedLog]) -> Steps:
-        """Write what of each log is committed (DB-24). Logs may come, go and change between two steps."""
+        """Write the high watermark of each log (DB-24). Logs may be added, removed and changed between two steps."""
         changes, found = self._checkpoints.changes(HIGH_WATERMARKS_NAME), Offsets()
 
         def look(log: RecordedLog) -> None:
@@ -309,21 +309,24 @@ class DirectoryRecords:
     def lower_high_watermarks(
         self, logs: Mapping[TopicPartition, RecordedLog], damaged: Collection[TopicPartition]
     ) -> None:
-        """Take what a crash has taken from the logs from the checkpoint, too (DB-24).
+        """Lower each high watermark in the checkpoint to the log end offset that a crash has left (DB-24).
 
-        Consider one of 10, and a log that ends at 6 after the power was lost: it gets two other records, and the power
-        is lost again. These are not committed.
+        Consider a checkpoint of 10, and a log that ends at 6 after a power failure. The log gets two other records,
+        and the power fails again. Those records are not committed, but a checkpoint of 10 would cover them.
         """
         kept = {}
         for partition, offset in self.high_watermarks.items():
             log = logs.get(partition)
             if log is not None or partition in damaged:
                 kept[partition] = offset if log is None else min(offset, log.log_end_offset)
-        with contextlib.suppress(OutOfSpace):  # nor is there room for other records, and then for a checkpoint
+        with contextlib.suppress(OutOfSpace):  # then there is no room for other records, either
             self._checkpoints.save_high_watermarks(kept)
 
     def write_checkpoints(self, logs: Mapping[TopicPartition, RecordedLog]) -> Steps:
-        """Write how far each log is flushed, and where it starts. Logs may come, go and change between two steps."""
+        """Write the recovery point and the log start offset of each log.
+
+        Logs may be added, removed and changed between two steps.
+        """
         point_changes = self._checkpoints.changes(RECOVERY_POINTS_NAME)
         start_changes = self._checkpoints.changes(LOG_STARTS_NAME)
         points, starts = Offsets(), Offsets()
@@ -338,11 +341,11 @@ class DirectoryRecords:
         yield from checkpoints.rewrite(LOG_STARTS_NAME, checkpoints.log_starts | starts, start_changes)
 
     def note_registration(self, broker_epoch: int) -> None:
-        """The broker has registered with the directory: an inventory that does not know of it is an older copy."""
+        """Record the broker's registration, by which an older copy of the inventory can be recognized."""
         self._inventory.register(broker_epoch)
 
     def end(self, broker_epoch: int) -> None:
-        """Note a clean shutdown. The inventory counts afterwards, wherever a full disk or a kill cuts this short."""
+        """Record a clean shutdown. The inventory stays valid even if a full disk or a kill cuts this short."""
         path = join(self._path, CLEAN_SHUTDOWN_NAME)
         write_temporary(self._files, path, encode_clean_shutdown(broker_epoch))
         self._files.fsync_directory(self._path)
@@ -357,21 +360,21 @@ class DirectoryRecords:
     # --- before a log changes -----------------------------------------------------------------------------------------
 
     def about_to_cut(self, partition: TopicPartition, offset: int) -> None:
-        """The log is about to lose what is not below `offset`."""
+        """Record that the log is about to be truncated to `offset`."""
         self._lower(partition, lambda entry: entry_below(entry, offset))
         self._checkpoints.lower(partition, offset)
 
     def about_to_start_over(self, partition: TopicPartition, offset: int) -> None:
-        """The log is about to start over at `offset`."""
+        """Record that the log is about to start over, empty, at `offset`."""
         self._lower(partition, lambda entry: starting_over(entry, offset))
         self._checkpoints.lower(partition, offset)
         self._checkpoints.save_log_start(partition, offset)
 
     def about_to_remove_below(self, partition: TopicPartition, base_offset: int) -> None:
-        """The log is about to lose the segments before `base_offset`.
+        """Record that the log is about to lose the segments below `base_offset`.
 
-        That makes room, so it must not need any. Without room for a line the inventory is removed, and is rebuilt
-        later, unless it knows of a log that is damaged.
+        Deleting segments frees room, so it must not need any. Without room for this record the inventory is removed,
+        and rebuilt later, unless it has entries of logs that are not open: then OutOfSpace is raised.
         """
         try:
             self._lower(partition, lambda entry: without_below(entry, base_offset))
@@ -382,11 +385,11 @@ class DirectoryRecords:
             self._noted.clear()
 
     def about_to_rewrite(self, partition: TopicPartition, replaced: range) -> None:
-        """The log is about to have other segments in the place of those that begin in a range of offsets."""
+        """Record that the segments whose base offsets are in a range are about to be replaced."""
         self._lower(partition, lambda entry: without_range(entry, replaced))
 
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
-        """The log starts there."""
+        """Record the log start offset of a log."""
         self._lower(partition, lambda entry: starting_at(entry, offset))
         self._checkpoints.save_log_start(partition, offset)
 
@@ -397,31 +400,31 @@ class DirectoryRecords:
             self._inventory.save({partition: change(entry)})
 
     def expect(self, topic_ids: Mapping[TopicPartition, UUID], *, is_synced: bool = True) -> None:
-        """Logs are about to be made: a crash may take their directories, which the next start makes again (DB-95).
+        """Record logs that are about to be created: a startup recreates those that a crash has removed (DB-95).
 
-        Without `is_synced` that is durable after `sync`.
+        Without `is_synced` the record is durable only after `sync`.
         """
         self._inventory.save({key: new_entry(value) for key, value in topic_ids.items()}, is_synced=is_synced)
 
     def is_expected(self, partition: TopicPartition, topic_id: UUID) -> bool:
-        """Whether the inventory has a log of that topic that is about to be made."""
+        """Whether the inventory has the partition as one of that topic that is about to be created."""
         entry = self._inventory.entries.get(partition)
         return entry is not None and entry.is_new and entry.topic_id == topic_id
 
     def made(self, log: RecordedLog, topic_id: UUID) -> None:
-        """A log is there that was expected."""
+        """Record that an expected log was created."""
         self.topic_ids[log.partition] = topic_id
         self._noted[log.partition] = log.inventory_key
 
     def sync(self) -> None:
-        """Make the inventory durable, in any thread."""
+        """Make the inventory durable; callable from any thread."""
         self._inventory.sync()
 
     def about_to_go(self, partitions: Collection[TopicPartition], *, is_synced: bool = True) -> None:
-        """Logs are about to be deleted or set aside; without room in the inventory they go all the same.
+        """Record that logs are about to be deleted or set aside; without room for that they are removed all the same.
 
-        The entry goes first: consider a replica that is reassigned away and back, and a kill in between. An entry for
-        which there was no room has that log taken for damaged after such a kill, which loses nothing.
+        The inventory changes first: consider a replica that is reassigned away and back, with a kill in between. If
+        there was no room to remove its entry, the log is taken for damaged after such a kill, which loses nothing.
         """
         for partition in partitions:
             self._disputed.pop(partition, None)
@@ -430,14 +433,14 @@ class DirectoryRecords:
         try:
             self._inventory.save(dict.fromkeys(partitions), is_synced=is_synced)
         except OutOfSpace as error:
-            logger.warning("an inventory still has a log that is gone", path=self._path, reason=str(error))
+            logger.warning("no room to remove a deleted log from an inventory", path=self._path, reason=str(error))
 
     def accepted(self, partition: TopicPartition, end_offset: int, last_base_offset: int | None) -> Known:
-        """A damaged log goes on with what it has, up to `end_offset`; returns what is known of it then.
+        """Record that a damaged log continues with its records up to `end_offset`; return its new recorded state.
 
-        `last_base_offset`: of the last segment, before which all is flushed. Else a start after a crash would take what
-        is lost between two segments for what that crash has taken, and would remove the segments behind it. None if
-        there is no segment: an empty log starts at its end, so that no offset is given out twice.
+        `last_base_offset` is that of the last segment, and becomes the recovery point. With a lower one, a startup
+        after a crash would take the gap between two segments for the crash's effect, and remove the segments after it.
+        None if there is no segment: an empty log starts at its end, so that no offset is assigned twice.
         """
         self._disputed.pop(partition, None)
         entry = self._inventory.entries.get(partition)
@@ -451,7 +454,7 @@ class DirectoryRecords:
         return Known(recovery_point=recovery_point, log_start_offset=start_offset)
 
     def forget_checkpoints(self, partitions: Iterable[TopicPartition]) -> None:
-        """Logs are gone. The files are to be written with `write_outdated_checkpoints`."""
+        """Forget the offsets of logs that are gone; call `write_outdated_checkpoints` afterwards."""
         self._checkpoints.forget(partitions)
 
     def write_outdated_checkpoints(self) -> None:

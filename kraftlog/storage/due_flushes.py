@@ -1,7 +1,7 @@
-"""Flushes the logs of one directory whose `flush.ms` is over, with one timer for the one that is due first.
+"""Flushes the logs of one directory whose `flush.ms` has passed, with one timer for the log that is due first.
 
-A log is in the queue once at most, from the first append that nobody flushes until it is due. So there is at most one
-entry for each log with `flush.ms`; logs without that, as all are by default, cost nothing here.
+A log is in the queue at most once, from its first unflushed append until it is due. So there is at most one entry for
+each log with `flush.ms`; logs without it, which is the default, cost nothing here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kraftlog.storage.group_commit import GroupCommit
 from kraftlog.storage.partition_log import PartitionLog
 
 DELAY_MAX_MS: Final = 86_400_000
-"""The timer looks again after that, for event loops do not take any time."""
+"""The longest delay of the timer, since event loops limit delays; a longer wait takes several timers."""
 
 
 class DueFlushes:
-    """When each log is to be flushed. For one thread."""
+    """The times at which logs are due to be flushed. For one thread."""
 
     def __init__(self, runtime: Runtime, commits: GroupCommit) -> None:
         self._runtime = runtime
@@ -32,20 +32,20 @@ class DueFlushes:
         self._timer_due_ms = 0
 
     def appended(self, log: PartitionLog) -> None:
-        """Something of it waits to be flushed."""
+        """Queue a log that has unflushed appends, if it has `flush.ms`."""
         if log.config.flush_ms != NO_LIMIT and log not in self._queued:
             self._add(log)
             self._set_timer()
 
     def forget(self, log: PartitionLog) -> None:
-        """The log is deleted."""
+        """Remove a log that is deleted from the queue."""
         if log in self._queued:
             self._queued.discard(log)
             self._queue = [entry for entry in self._queue if entry[2] is not log]
             heapq.heapify(self._queue)
 
     def stop(self) -> None:
-        """Flush nothing more: the directory is offline, or closed."""
+        """Stop flushing: the directory is offline, or closed."""
         self._queue.clear()
         self._queued.clear()
         if self._timer is not None:
@@ -60,7 +60,7 @@ class DueFlushes:
 
     def _set_timer(self) -> None:
         if not self._queue or (self._timer is not None and self._timer_due_ms <= self._queue[0][0]):
-            return  # a timer that is too early looks, finds nothing, and is set anew
+            return  # a timer that fires too early finds nothing due, and is set again
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due_ms = self._queue[0][0]
@@ -77,7 +77,7 @@ class DueFlushes:
             if log.durability.is_flush_due(log.config, now_ms):
                 self._commits.wait(log, log.log_end_offset, lambda error: None)
             else:
-                later.append(log)  # it was flushed meanwhile, and appended to again
+                later.append(log)  # since it was queued it was flushed, and appended to again
         for log in later:
             if log.config.flush_ms != NO_LIMIT:
                 self._add(log)

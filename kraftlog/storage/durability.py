@@ -1,10 +1,10 @@
-"""What of a log is durable, and the flushes that make it so.
+"""The durable part of a log, and the flushes that extend it.
 
-- A flush makes durable what was appended before it began, and raises the recovery point. One is under way at most; it
-  may run in another thread.
+- A flush makes durable what was appended before it began, and raises the recovery point. At most one flush of a log is
+  in progress; it may run in another thread.
 - A roll flushes nothing: the next flush covers the segments before the last one, with their indexes.
-- The file of leader epochs is written by the flush that raises the recovery point past the epoch's first batch; what it
-  lacks before that, a start finds in the batches that it reads.
+- The flush that raises the recovery point past a leader epoch's first batch also writes the file of leader epochs. A
+  startup finds the epochs that the file lacks in the batches above the recovery point.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kraftlog.storage.segment_list import SegmentList
 
 
 class Durability:
-    """The recovery point, the segments that wait for a flush, and the flush that is under way. For one thread."""
+    """The recovery point, the segments that wait for a flush, and the flush in progress. For one thread."""
 
     def __init__(
         self, handles: FileHandles, directory: str, segments: SegmentList, epochs: LeaderEpochs,
         producers: ProducerHistory, epochs_are_saved_below: int, now_ms: int, *, is_new: bool = False,
     ) -> None:  # fmt: skip
-        """Of a log that was just opened: what a start has read is durable, but for what a full disk had no room for."""
+        """Begin with a log that was just opened: its records are durable, but perhaps not all indexes and epochs."""
         self.is_new = is_new
-        """Whether nothing of it was ever flushed: a crash may take its directory, which a start makes again (DB-95)."""
+        """Whether the log was never flushed: a crash may remove its directory; a startup recreates it (DB-95)."""
         self.recovery_point = segments.last.end_offset
-        """Everything below is durable."""
+        """Every record below this offset is durable."""
         self._handles = handles
         self._directory = directory
         self._segments = segments
@@ -46,16 +46,16 @@ class Durability:
         self._named_base_offset = segments.last.base_offset  # of the last segment whose name is durable
         self._flushing_base_offset = self._named_base_offset
         self._pending: PendingFlush | None = None
-        # Of what is not flushed, when the first was appended; None if no append waits for a flush to begin.
+        # The time of the first append that waits for a flush to begin; None if there is none.
         self._waiting_since_ms = now_ms if self._unflushed else None
         self._flushing_since_ms: int | None = None
         self._flushing_producer_files: set[str] = set()
 
-    # --- what is durable ----------------------------------------------------------------------------------------------
+    # --- the durable part ---------------------------------------------------------------------------------------------
 
     @property
     def unflushed_count(self) -> int:
-        """How many offsets are not durable."""
+        """The number of offsets that are not durable."""
         return self._segments.last.end_offset - self.recovery_point
 
     @property
@@ -65,15 +65,15 @@ class Durability:
 
     @property
     def recovery_point_to_save(self) -> int:
-        """From where on a start must read: a closed segment is read whole until it is flushed with its indexes."""
+        """The offset from which a startup must read: that of the oldest record, index or epoch not yet flushed."""
         if not self._unflushed and self._epochs_are_saved_below is None:
-            return self.recovery_point  # so is nearly every log, each time that checkpoints are written
+            return self.recovery_point  # the case of nearly every log, each time that checkpoints are written
         offsets = [self.recovery_point, *(segment.base_offset for segment in self._unflushed[:1])]
         return min(offsets if self._epochs_are_saved_below is None else [*offsets, self._epochs_are_saved_below])
 
     @property
     def durable_base_offset(self) -> int:
-        """The first offset of a segment that a crash leaves; those before it are closed, and flushed."""
+        """The base offset of the last segment that a crash cannot remove; earlier segments are closed and flushed."""
         if not self._unflushed:
             return self._named_base_offset
         return min(self._named_base_offset, self._unflushed[0].base_offset)
@@ -92,41 +92,41 @@ class Durability:
         return join(self._directory, PARTITION_METADATA_NAME)
 
     def names_are_durable(self) -> None:
-        """The directory has just been synced."""
+        """Note that the log's directory has just been synced."""
         self._named_base_offset = self._segments.last.base_offset
 
     @property
     def pending(self) -> PendingFlush | None:
-        """The flush that is under way."""
+        """The flush in progress; None if there is none."""
         return self._pending
 
     def is_flush_due(self, config: PartitionLogConfig, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush to begin.
+        """Whether a flush must begin by `flush.messages` or `flush.ms`.
 
-        A clock that was set back does not say how long something has waited: then it is flushed.
+        If the clock was set back, the waiting time is unknown, and the log is flushed.
         """
         since_ms = self._waiting_since_ms
         if since_ms is None:
-            return False  # so is nearly every log, each time that maintenance looks at all of them
+            return False  # the case of nearly every log, each time that maintenance checks all of them
         is_late = not 0 <= now_ms - since_ms < config.flush_ms
         return not self.is_flushed and (is_late or self.unflushed_count >= config.flush_messages)
 
     def flush_due_ms(self, config: PartitionLogConfig) -> int | None:
-        """When `flush.ms` asks for a flush to begin; None if nothing waits for one."""
+        """The time at which `flush.ms` is over; None if nothing waits for a flush."""
         return None if self._waiting_since_ms is None or self.is_flushed else self._waiting_since_ms + config.flush_ms
 
-    # --- what makes it less so ----------------------------------------------------------------------------------------
+    # --- changes of the log -------------------------------------------------------------------------------------------
 
     def appended(self, now_ms: int) -> None:
-        """Something was appended."""
+        """Note an append."""
         if self._waiting_since_ms is None:
             self._waiting_since_ms = now_ms
 
     def before_roll(self, closed: Segment, base_offset: int) -> None:
-        """The log will go on in a new segment at that offset.
+        """Prepare for a roll to a new segment at `base_offset`; `closed` is the last segment so far.
 
-        The recovery point on disk may say that all of `closed` is flushed. A start after a crash would not read it
-        again once there is a next segment, so its indexes and its size must be durable before. That is little.
+        If the recovery point on disk covers all of `closed`, a startup after a crash does not read it once a next
+        segment exists. So its indexes and its size must be durable before the roll; they are small.
         Raises StorageError, also OutOfSpace.
         """
         if self.recovery_point < base_offset:
@@ -137,13 +137,13 @@ class Durability:
         self._producers.unflushed.clear()
 
     def rolled(self, closed: Segment, base_offset: int) -> None:
-        """The log goes on in a new segment at that offset."""
+        """Note that the log has rolled to a new segment at `base_offset`."""
         self._has_new_names = True
         if self.recovery_point < base_offset:
             self._unflushed.append(closed)
 
     def cut(self, end_offset: int) -> None:
-        """The log was cut at `end_offset`, or starts over there, durably."""
+        """Note that the log was truncated to `end_offset`, or starts over there, durably."""
         first_base_offset, last_base_offset = self._segments.first.base_offset, self._segments.last.base_offset
         self._unflushed = [
             segment for segment in self._unflushed if first_base_offset <= segment.base_offset < last_base_offset
@@ -155,7 +155,7 @@ class Durability:
             self._waiting_since_ms = None
         if self._pending is not None:
             self._pending.end_offset = min(self._pending.end_offset, self.recovery_point)
-            # A closed segment that is the last one again takes more, which this flush does not cover.
+            # A closed segment that becomes the last one again gets new appends, which this flush does not cover.
             self._pending.segments = tuple(
                 segment
                 for segment in self._pending.segments
@@ -163,21 +163,22 @@ class Durability:
             )
 
     def removed_below(self, base_offset: int) -> None:
-        """The segments below were removed."""
+        """Note that the segments below `base_offset` were removed."""
         self._unflushed = [segment for segment in self._unflushed if segment.base_offset >= base_offset]
         self.names_are_durable()
 
     def retire(self) -> None:
-        """The log is deleted or damaged: a flush that is under way has no consequences."""
+        """Ignore the result of a flush in progress: the log is deleted or damaged."""
         if self._pending is not None:
             self._pending.retire()
 
     # --- flushing -----------------------------------------------------------------------------------------------------
 
     def start_flush(self) -> PendingFlush:
-        """Begin to flush all that was appended so far. InvariantViolation while another flush is under way.
+        """Begin to flush everything appended so far.
 
-        Raises StorageError, also OutOfSpace; then none is under way.
+        Raises InvariantViolation while another flush is in progress, and StorageError, also OutOfSpace; then no flush
+        is in progress.
         """
         check(self._pending is None, "one flush of a log is under way at most")
         for segment in self._unflushed:
@@ -217,7 +218,7 @@ class Durability:
         return self.recovery_point
 
     def abandon_flush(self, pending: PendingFlush) -> None:
-        """Note that `pending.run()` has raised OutOfSpace, or was not called: it is to be tried again."""
+        """Note that `pending.run()` has raised OutOfSpace, or was not called; a later flush covers the same again."""
         check(pending is self._pending, "the flush that is abandoned is the one under way")
         self._pending = None
         pending.release()
@@ -240,18 +241,18 @@ class Durability:
         return self.recovery_point
 
     def flush_whole(self) -> None:
-        """Make everything durable, with what a start could do without. Raises FlushFailed, StorageError."""
+        """Make everything durable, also files that a startup could rebuild. Raises FlushFailed, StorageError."""
         self._producers.unflushed |= set(filter(self._handles.files.exists, self._segments.last.paths))
         self._has_new_names = True
         self._epochs.is_changed = True
         self.flush()
 
     def _new_epochs(self) -> NewEpochs | None:
-        """The file of leader epochs, for the flush to make durable, if it is behind."""
+        """Return the new file of leader epochs for the flush to make durable; None if the present one is complete."""
         return NewEpochs(self._handles, self._directory, self._epochs) if self._epochs.is_changed else None
 
     def save_epochs(self) -> None:
-        """Write the file of leader epochs, durably, if it is behind. Raises StorageError."""
+        """Write the file of leader epochs, durably, if the present one is incomplete. Raises StorageError."""
         if self._epochs.is_changed:
             write_epochs(self._handles.files, self._directory, self._epochs)
             self._epochs_are_saved_below = None

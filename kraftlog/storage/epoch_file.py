@@ -1,4 +1,4 @@
-"""The file of a partition's leader epochs, which may lag behind the log: a start adds what its batches show (DB-68)."""
+"""The file of a partition's leader epochs, which may lag behind the log: a startup adds its batches' epochs (DB-68)."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ logger = structlog.get_logger(__name__)
 
 
 def read_epochs(files: FileSystem, directory: str) -> list[tuple[int, int]] | None:
-    """The epochs in a partition's directory; None if the file is missing or damaged: they follow from the batches."""
+    """Read a partition's leader epochs; None if the file is missing or damaged: the caller gets them from batches."""
     path = join(directory, LEADER_EPOCHS_NAME)
     if not files.exists(path):
         return None
     try:
         return decode_epochs(read_whole(files, path), path) or None
     except MalformedBytes as error:
-        logger.warning("the leader epochs are read from the batches", reason=str(error))
+        logger.warning("leader epochs are unreadable: batches are read for them", reason=str(error))
         return None
 
 
 class NewEpochs:
-    """The file as a flush makes it: written under its temporary name, and renamed when it is durable.
+    """A new version of the file: written under its temporary name, and renamed once a flush has made it durable.
 
-    Raises StorageError, also OutOfSpace; then there is no such file.
+    The constructor raises StorageError, also OutOfSpace; then it has left no file.
     """
 
     def __init__(self, handles: FileHandles, directory: str, epochs: LeaderEpochs) -> None:
         self.entries = epochs.entries()
-        """What the file has."""
+        """The epochs in the new file."""
         self.temporary_path = join(directory, LEADER_EPOCHS_NAME) + TEMPORARY_SUFFIX
         self._handles = handles
         try:
@@ -48,11 +48,11 @@ class NewEpochs:
             raise
 
     def rename(self) -> None:
-        """Give it its name, in any thread, while the directory is this log's. Raises StorageError."""
+        """Rename the file to its final name, in any thread, while the directory is this log's. Raises StorageError."""
         self._handles.files.rename(self.temporary_path, self.temporary_path.removesuffix(TEMPORARY_SUFFIX))
 
     def close(self) -> None:
-        """Nothing more is written to it."""
+        """Close the file."""
         self._handles.drop(self.temporary_path)
 
 

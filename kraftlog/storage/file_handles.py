@@ -1,4 +1,4 @@
-"""Few open files for many segments: those that were used last."""
+"""A bounded cache of open files for many segments: those that were used most recently."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from kraftbase.files.files import File, FileSystem
 
 OPEN_FILES_MAX: Final = 256
-"""How many files of segments a broker keeps open."""
+"""The most files of segments that a broker keeps open, unless more are pinned."""
 
 
 class FileHandles:
     """Open files by path, for one thread.
 
-    A file that is pinned, for a flush in another thread or for a reader, is not closed. It is the file that is pinned,
-    and not its path: one that is renamed or removed stays as it is for who has pinned it, and the path is the next
-    file's.
+    A pinned file, for a flush in another thread or for a reader, is not closed. Pins belong to the file, not to its
+    path: after a rename or removal the holder of the pin keeps the same open file, while `get` opens the file that now
+    has the path.
     """
 
     def __init__(self, files: FileSystem, open_files_max: int = OPEN_FILES_MAX) -> None:
@@ -27,11 +27,11 @@ class FileHandles:
         self._retired: set[File] = set()  # dropped while they were pinned
 
     def __len__(self) -> int:
-        """How many files are open."""
+        """The number of open files."""
         return len(self._open)
 
     def get(self, path: str) -> File:
-        """The file, opened if it is not. Use it at once: a later call may close it. Raises StorageError."""
+        """Return the open file; open it if needed. Use it at once: a later call may close it. Raises StorageError."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)
@@ -39,20 +39,20 @@ class FileHandles:
         return self._keep(path, self.files.open(path))
 
     def create(self, path: str) -> File:
-        """Make a file, which takes the place of one that a crash left. Raises StorageError."""
+        """Create a file; it replaces a file of that name, such as a crash leaves. Raises StorageError."""
         self.drop(path)
         if self.files.exists(path):
             self.files.remove(path)
         return self._keep(path, self.files.open(path, create=True))
 
     def pin(self, path: str) -> File:
-        """The file, which stays open until `unpin`."""
+        """Return the file, which stays open until `unpin`."""
         file = self.get(path)
         self._pins[file] = self._pins.get(file, 0) + 1
         return file
 
     def unpin(self, file: File) -> None:
-        """Who has pinned it needs it no longer."""
+        """Release one pin of a file; a dropped file is closed with its last pin."""
         self._pins[file] -= 1
         if not self._pins[file]:
             del self._pins[file]
@@ -61,7 +61,7 @@ class FileHandles:
                 file.close()
 
     def drop(self, path: str) -> None:
-        """Close a file if it is open: it is about to be renamed or removed."""
+        """Close a file that is about to be renamed or removed, if it is open; a pinned one after its last `unpin`."""
         file = self._open.pop(path, None)
         if file is None:
             return
@@ -71,7 +71,7 @@ class FileHandles:
             file.close()
 
     def rename(self, old_path: str, new_path: str) -> None:
-        """Rename a file, which replaces one of the new name; what is read by either path from now on is right."""
+        """Rename a file, which replaces a file of the new name; later reads by either path see the change."""
         self.drop(old_path)
         self.drop(new_path)
         self.files.rename(old_path, new_path)
@@ -83,7 +83,7 @@ class FileHandles:
             self.files.remove(path)
 
     def close(self) -> None:
-        """Close all of them; no flush has pinned one."""
+        """Close all files; none may be pinned by a flush."""
         for file in self._open.values():
             file.close()
         self._open.clear()

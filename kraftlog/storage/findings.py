@@ -1,11 +1,11 @@
-"""What a start makes of the files of one log: new, sound, damaged or stray (DB-89).
+"""Classifies a log at startup: new, sound, damaged or stray (DB-89).
 
-Pure: from what the metadata, the inventory and the checkpoints say, and which files are there, to a finding. A start
-asks twice. When it opens the logs it does not know the metadata yet, and takes the topic id that inventory or files
-have. When it has applied its own registration it asks again, with the topic id that the metadata has.
+Pure: the finding follows from the metadata, the inventory, the checkpoints and the names of the files. A startup
+classifies each log twice. When it opens the logs it does not have the metadata yet, and uses the topic id of the
+inventory or the files. When it has applied its own registration, it uses the topic id of the metadata.
 
-Only the inventory shows that something is missing. Consider a log whose segments begin at 0, 1000 and 2000, of which
-the second one is deleted by accident. Without an inventory it looks like a topic that was once compacted.
+Only the inventory shows that a segment is missing. Consider a log with segments at 0, 1000 and 2000, of which the
+second one is deleted by accident. Without an inventory the log looks like one of a topic that was once compacted.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from kraftlog.storage.formats.inventory import LogEntry
 
 
 class Finding(enum.Enum):
-    """What a partition's log is to this broker."""
+    """The classes of logs."""
 
     NEW = enum.auto()
-    """Nothing is here, and nothing has to be: an empty log is made."""
+    """The log does not exist and never did: an empty one is created."""
     SOUND = enum.auto()
     DAMAGED = enum.auto()
-    """Records are missing that were here: the replica does not lead by itself (DB-88)."""
+    """The log has lost records: the replica does not become leader without an operator (DB-88)."""
     STRAY = enum.auto()
-    """It is of another topic, or of no partition of this broker: it is set aside."""
+    """The log is of another topic, or of a partition that has no replica here: it is set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """What a partition's directory has."""
+    """The content of a partition's directory."""
 
     topic_id: UUID | None
-    """As `partition.metadata` has it; None if it is missing or not readable."""
+    """The id in `partition.metadata`; None if that file is missing or unreadable."""
     segments: Mapping[int, int]
-    """By base offset, the bytes of each segment's `.log`."""
+    """The size in bytes of each segment's `.log`, by base offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What was noted of a log before its files are read; the inventory beats the checkpoints."""
+    """The recorded state of a log, before its files are read; the inventory overrides the checkpoints."""
 
     recovery_point: int = 0
-    """Everything below was flushed."""
+    """Every record below this offset was flushed."""
     log_start_offset: int = 0
     high_watermark: int = 0
-    """Everything below was committed; the log may have lost some of it."""
+    """Every record below this offset was committed; the log may have lost some of them."""
     entry: LogEntry | None = None
-    """Of the inventory, if it counts and is about this log."""
+    """The log's entry in the inventory, if the inventory is valid and the entry is of this topic."""
     was_shut_down_cleanly: bool = False
 
     @property
     def aborted_checksums(self) -> dict[int, int]:
-        """By base offset, the checksums of those indexes of aborted transactions that have not changed since."""
+        """The checksums of the indexes of aborted transactions that cannot have changed since, by base offset."""
         if self.entry is None:
             return {}
         found = {segment.base_offset: segment.aborted_checksum for segment in self.entry.closed}
@@ -65,7 +65,7 @@ class Known:
 
     @property
     def snapshot_checksums(self) -> dict[int, int]:
-        """By offset, the CRCs of snapshots of producers; only those that are known."""
+        """The known CRCs of producer snapshots, by offset."""
         if self.entry is None:
             return {}
         found = {segment.end_offset: segment.snapshot_checksum for segment in self.entry.closed}
@@ -74,30 +74,30 @@ class Known:
 
     @property
     def base_offsets(self) -> list[int]:
-        """Where the segments begin that must be there."""
+        """The base offsets of the segments that must exist."""
         if self.entry is None or self.entry.last_base_offset is None:
             return []
         return [*(segment.base_offset for segment in self.entry.closed), self.entry.last_base_offset]
 
     @property
     def starts_over(self) -> bool:
-        """Whether the log was starting over, or nothing of it was ever flushed: then its files may be any."""
+        """Whether the log was starting over, or was never flushed: then any files are possible."""
         return self.entry is not None and self.entry.last_base_offset is None
 
 
 def assess(topic_id: UUID | None, entry: LogEntry | None, files: LogFiles | None) -> tuple[Finding, str]:
-    """What a log is, and why it is damaged.
+    """Return the class of a log, and the reason if it is damaged.
 
-    `topic_id`: what the metadata has for the partition's topic, None if this broker has no replica of it. `entry`: what
-    an inventory of this broker has of the partition, if it counts. `files`: None if no log directory of this broker has
-    the log.
+    `topic_id` is the id of the partition's topic in the metadata; None if this broker has no replica of the partition.
+    `entry` is the partition's entry in a valid inventory of this broker. `files` is None if no log directory of this
+    broker has the log.
     """
     if topic_id is None:
         return Finding.STRAY, ""
     if entry is not None and entry.topic_id != topic_id:
         if files is None:
             return Finding.NEW, ""
-        # Without its own file a log is of the topic that the inventory names: consider a topic that was made again.
+        # A log without a topic id of its own is of the topic in the inventory: consider a topic that was recreated.
         return (Finding.SOUND if files.topic_id == topic_id else Finding.STRAY), ""
     if files is None:
         is_new = entry is None or entry.is_new
@@ -109,7 +109,10 @@ def assess(topic_id: UUID | None, entry: LogEntry | None, files: LogFiles | None
 
 
 def missing_segments(entry: LogEntry, segments: Mapping[int, int]) -> str:
-    """Which segment is missing, or not of the size that the inventory has; empty if none is. It costs no reading."""
+    """Name the first segment that is missing or whose size differs from the inventory's; empty if there is none.
+
+    Reads no files.
+    """
     if entry.last_base_offset is None:
         return ""
     for base_offset, end_offset, byte_count, *_ in entry.closed:
@@ -127,7 +130,7 @@ def missing_segments(entry: LogEntry, segments: Mapping[int, int]) -> str:
 
 
 def lost_end(known: Known, end_offset: int) -> str:
-    """Why a log that ends there is damaged, by what was flushed or deleted; empty if it is not."""
+    """Return why a log that ends at `end_offset` is damaged, by its recovery point or log start; empty if it is not."""
     if known.starts_over:
         return ""
     if known.entry is not None and end_offset < known.recovery_point:

@@ -1,4 +1,4 @@
-"""A flush of one partition's log: what is started on the loop, runs in any thread, and is finished on the loop."""
+"""A flush of one partition's log: it starts on the loop, runs in any thread, and finishes on the loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftlog.storage.segment import Segment
 
 
 class PendingFlush:
-    """`run` does the work, in any thread; then it is passed to the log's `finish_flush`."""
+    """One flush: call `run` in any thread, then pass the object to the log's `finish_flush`."""
 
     def __init__(
         self, handles: FileHandles, directory: str, paths: Sequence[str], end_offset: int,
@@ -21,11 +21,11 @@ class PendingFlush:
         epochs: NewEpochs | None = None,
     ) -> None:  # fmt: skip
         self.end_offset = end_offset
-        """The log is durable up to here when `run` has returned; a truncation in the meantime lowers it."""
+        """The log is durable up to this offset when `run` has returned; a truncation during the flush lowers it."""
         self.segments = segments
-        """Closed segments that are flushed, with their indexes, for good."""
+        """The closed segments that this flush covers, with their indexes; they need no other flush."""
         self.epochs = epochs
-        """The file of leader epochs, if it is written again."""
+        """The new file of leader epochs, if this flush writes it."""
         self._handles = handles
         self._directory = directory
         self._files = [handles.pin(path) for path in (*paths, *([epochs.temporary_path] if epochs is not None else []))]
@@ -33,18 +33,18 @@ class PendingFlush:
         self._renaming = new_lock()
         self._has_new_names = has_new_names or epochs is not None
         self.parent = parent_directory(directory) if is_of_new_log else None
-        """The directory in which the name of the log's own directory is to be made durable, too."""
+        """The directory to sync for the name of a new log's own directory; None for other logs."""
 
     def run(self) -> None:
-        """Make it durable. Raises FlushFailed, StorageError."""
+        """Make the files and their names durable. Raises FlushFailed, StorageError."""
         self.run_but_for_parent()
         self.sync_parent()
 
     def retire(self) -> None:
-        """The log is deleted or damaged: whatever goes wrong does not matter, and no file gets another name.
+        """Ignore later errors, and rename no file: the log is deleted or damaged.
 
-        To be called before another log may have the directory's name: consider the thread, which is about to give the
-        file of epochs its name by a path that is the other log's then. It waits for no sync.
+        Call this before another log can get the directory's name: otherwise the flush's thread could rename its file of
+        epochs into the other log's directory. This method waits for a rename, but not for a sync.
         """
         with self._renaming:
             self._is_needed = False
@@ -55,7 +55,10 @@ class PendingFlush:
             self._handles.files.fsync_directory(self.parent)
 
     def run_but_for_parent(self) -> None:
-        """As `run`, but `parent` is for the caller to sync: once for many logs. Raises FlushFailed, StorageError."""
+        """Like `run`, but leave `parent` to the caller, who syncs it once for many logs.
+
+        Raises FlushFailed, StorageError.
+        """
         try:
             for file in self._files:
                 file.fdatasync()
@@ -67,14 +70,14 @@ class PendingFlush:
                 raise
 
     def _rename_epochs(self) -> None:
-        """What is in the file is durable; its name is when the directory is synced."""
+        """Rename the file of epochs, whose content is durable; its name is durable once the directory is synced."""
         if self.epochs is not None:
             with self._renaming:
                 if self._is_needed:
                     self.epochs.rename()
 
     def release(self) -> None:
-        """It has run, and its files may be closed."""
+        """Unpin the files of a flush that has ended."""
         if self.epochs is not None:
             self.epochs.close()
         for file in self._files:

@@ -1,11 +1,12 @@
-"""A log directory whose disk is full: since when that is so, and when it no longer is.
+"""Tracks whether the disk of a log directory is full.
 
-It is full when something was refused for want of room, or when less than the low-water mark is free. It is not any more
-when twice as much is free, and nothing was refused since it was measured before: else a little room, such as retention
-makes, would have leaderships go to and fro (CT-66). Both are logged once, however many appends are refused.
+The directory becomes full when a write was refused for lack of room, or when less than the low-water mark is free. It
+stops being full when twice the low-water mark is free and no write was refused since the previous measurement: with a
+lower bar, the little room that retention frees would make leaderships move to and fro (CT-66). Each change is logged
+once, however many appends are refused.
 
-Records do not take the last of the room. Consider a broker whose metadata are on the same disk: if its logs fill it, it
-can apply no change of the metadata, and goes on with old ones for as long as that lasts.
+Records may not use the last free room. Consider a broker whose metadata is on the same disk: if logs fill it, the
+broker cannot apply changes of the metadata, and continues with old metadata for as long as the disk is full.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ from kraftbase.said_once import SaidOnce
 
 LOW_WATER_BYTES: Final = 64 * 1024 * 1024
 LOW_WATER_DIVISOR: Final = 20
-"""On a small disk the low-water mark is this part of it."""
+"""On a small disk the low-water mark is the size of the disk divided by this."""
 
 KEPT_DIVISOR: Final = 4
-"""This part of the low-water mark is kept free of records, for what the broker itself has to note."""
+"""The low-water mark divided by this is kept free of records, for the broker's own files."""
 
 ADVICE: Final = (
-    "lower retention.ms or retention.bytes, by which whole segments go, delete topics or records, move replicas, or"
-    " make the file system larger; see docs/operations/brokers.md"
+    "lower retention.ms or retention.bytes (only whole segments are deleted), delete topics or records, move replicas,"
+    " or enlarge the file system; see docs/operations/brokers.md"
 )
 
 logger = structlog.get_logger(__name__)
 
 
 class FullDisk:
-    """Of one log directory."""
+    """The free room of one log directory."""
 
     def __init__(self, path: str, look: Callable[[], Space]) -> None:
-        """`look` tells the room as it is now. It may raise StorageError."""
+        """`look` measures the present room. It may raise StorageError."""
         self.is_full = False
         self.space: Space | None = None
-        """What was measured last."""
+        """The last measurement; None before the first."""
         self.on_change: Callable[[], object] = lambda: None
-        """Called when it is full now, or no longer is."""
+        """Called when `is_full` has changed."""
         self._free_bytes = 0
-        """By the last measurement and what was appended since."""
+        """The free bytes at the last measurement, minus the bytes appended since."""
         self._path = path
         self._look = look
         self._refusals = SaidOnce()
@@ -53,13 +54,13 @@ class FullDisk:
 
     @property
     def low_water_bytes(self) -> int:
-        """With less than that free it is full."""
+        """The free bytes below which the directory is full."""
         return (
             LOW_WATER_BYTES if self.space is None else min(LOW_WATER_BYTES, self.space.total_bytes // LOW_WATER_DIVISOR)
         )
 
     def take(self, size_bytes: int) -> None:
-        """Records of so many bytes are to be written. Raises OutOfSpace if the rest would be too little."""
+        """Reserve room for records. Raises OutOfSpace if too little would be left for the broker's own files."""
         if self.space is None:
             return
         kept_bytes = self.low_water_bytes // KEPT_DIVISOR
@@ -73,23 +74,23 @@ class FullDisk:
         self._free_bytes -= size_bytes
 
     def refused(self, error: BaseException) -> None:
-        """There was no room for something."""
+        """Note that a write was refused for lack of room."""
         if self._refusals.begins():
             logger.error(
-                "a log directory is full: what is to be written there is refused until there is room", path=self._path,
+                "a log directory is full: writes to it are refused until there is room", path=self._path,
                 reason=str(error), advice=ADVICE,
             )  # fmt: skip
         self._set_full(is_full=True)
 
     def measured(self, space: Space) -> None:
-        """So much room there is now."""
+        """Update the state by a new measurement."""
         self.space = space
         self._free_bytes = space.free_bytes
         was_refused = self._refusals.count != self._refused_before
         if space.free_bytes < self.low_water_bytes:
             if not self.is_full:
                 logger.warning(
-                    "a log directory has little room: replicas that have more are to lead instead of those in it",
+                    "a log directory has little room: replicas elsewhere are preferred as leaders",
                     path=self._path, free_bytes=space.free_bytes, low_water_bytes=self.low_water_bytes, advice=ADVICE,
                 )  # fmt: skip
             self._set_full(is_full=True)

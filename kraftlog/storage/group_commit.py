@@ -1,12 +1,12 @@
 """Acknowledges appends when they are durable: one flush for all that wait in a log directory (group commit).
 
-While a flush is under way, appends gather; the next one covers all of them. Each log with such appends is flushed, one
-after the other, since each has a file of its own. Where a flush runs, on the loop or in a thread, decides `Flusher`;
-one of many logs runs in the thread. A flush begins and ends on the loop, so it is of `FLUSHED_LOGS_MAX` logs at most,
-and the others are flushed next, those first that have waited longest (DB-97).
+While a flush is in progress, appends gather; the next flush covers all of them. It flushes the logs with such appends
+one after the other, since each log has its own file. `Flusher` decides whether a flush runs on the loop or in a thread;
+a flush of many logs runs in the thread. Since a flush begins and ends on the loop, it covers at most `FLUSHED_LOGS_MAX`
+logs. The next flush covers the others, first those that have waited longest (DB-97).
 
-Who waits is called back. What goes wrong in a callback is a mistake of this program: it is logged, and neither taken
-for a failure of the disk nor in the way of the others who wait.
+A callback is called for each waiting append. An exception of a callback is a fault of this program: it is logged, is
+not taken for a failure of the disk, and does not keep the other callbacks from being called.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kraftlog.telemetry.registry import Histogram
 logger = structlog.get_logger(__name__)
 
 FLUSHED_LOGS_MAX: Final = 32
-"""How many logs one flush has at most."""
+"""The most logs that one flush covers."""
 
 _TRUNCATED: Final = "the log was truncated before the append was durable"
 
@@ -41,7 +41,7 @@ class _Waiting(NamedTuple):
 
 
 def _tell(told: Iterable[tuple[_Waiting, ApiError | None]]) -> None:
-    """Call everybody back. An error of a callback is logged; what ends the process is raised when all are told."""
+    """Call all callbacks. An Exception of one is logged; another BaseException is raised after the last callback."""
     ending: BaseException | None = None
     for one, answer in told:
         try:
@@ -49,7 +49,7 @@ def _tell(told: Iterable[tuple[_Waiting, ApiError | None]]) -> None:
         except Exception:
             topic, partition_id = one.log.partition
             logger.exception(
-                "who waits for an append to be durable has failed: it may not be answered",
+                "a callback for a durable append failed: its client may get no answer",
                 topic=topic, partition=partition_id, end_offset=one.end_offset, is_durable=answer is None,
             )  # fmt: skip
         except BaseException as error:
@@ -65,9 +65,9 @@ class LogFlushes:
         self.pending = pending
 
     def run(self) -> None:
-        """Flush one after the other. Raises FlushFailed, StorageError.
+        """Flush the logs one after the other. Raises FlushFailed, StorageError.
 
-        The directory that the logs are in is synced once, however many of them are new.
+        The log directory is synced once, however many of the logs are new.
         """
         parents = {flush.parent: flush for _, flush in self.pending if flush.parent is not None}
         for _, flush in self.pending:
@@ -79,9 +79,9 @@ class LogFlushes:
 class GroupCommit:
     """The appends of one directory that wait to be durable.
 
-    `on_failure` is called with a StorageError or FlushFailed of a flush; after all but OutOfSpace the directory is not
-    used any more. `on_segments_flushed` is called with the logs that were new, or have gone on in another segment, when
-    that is durable, and before those who wait are called back.
+    `on_failure` is called with the StorageError or FlushFailed of a flush; after any but OutOfSpace the directory is no
+    longer used. `on_segments_flushed` is called after a flush with the logs that were new or had rolled, before the
+    callbacks of waiting appends.
     """
 
     def __init__(
@@ -97,15 +97,15 @@ class GroupCommit:
             self, runtime, self._on_flushed, self._on_error, self._has_many_logs
         )  # fmt: skip
         self.flush_times = Histogram()
-        """How long flushes took, in milliseconds, as `Flusher` measures it."""
+        """The durations of flushes in milliseconds, as `Flusher` measures them."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether no flush is under way or waited for."""
+        """Whether no flush is in progress or requested."""
         return not self._is_requested
 
     def wait(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
-        """Call back when the log is durable up to `end_offset`; at once if it is."""
+        """Call `on_durable` when the log is durable up to `end_offset`, at once if it is already."""
         if log.recovery_point >= end_offset:
             on_durable(None)
             return
@@ -115,13 +115,13 @@ class GroupCommit:
             self._flusher.request()
 
     def forget(self, log: PartitionLog, error: ApiError) -> None:
-        """The log is deleted: nothing of it becomes durable, and who waits for that gets `error`."""
+        """Call the callbacks of a deleted log with `error`."""
         gone = [one for one in self._waiting if one.log is log]
         self._waiting = [one for one in self._waiting if one.log is not log]
         _tell((one, error) for one in gone)
 
     def fail_all(self, error: ApiError) -> None:
-        """The directory is offline: nothing that waits becomes durable."""
+        """Call all callbacks with `error`: the directory is offline."""
         waiting, self._waiting = self._waiting, []
         _tell((one, error) for one in waiting)
 
@@ -131,13 +131,13 @@ class GroupCommit:
         return len(self._waiting) > SLICE_PARTITIONS < len({id(one.log) for one in self._waiting})
 
     def flush(self) -> None:
-        """Flush logs that are waited for, at once."""
+        """Flush the logs with waiting appends, on the caller's thread."""
         flushes = self.start_flush()
         flushes.run()
         self.finish_flush(flushes)
 
     def start_flush(self) -> LogFlushes:
-        """Begin to flush the logs that have been waited for longest."""
+        """Begin to flush the logs whose appends have waited longest."""
         self._started = LogFlushes([])
         waited_for = {id(one.log): one.log for one in self._waiting}.values()
         for log in islice((log for log in waited_for if not log.durability.is_flushed), FLUSHED_LOGS_MAX):
@@ -145,7 +145,7 @@ class GroupCommit:
         return self._started
 
     def finish_flush(self, pending: LogFlushes) -> None:
-        """Note that they are flushed."""
+        """Note the end of a flush."""
         changed = []
         for log, flush in pending.pending:
             before = (log.durability.durable_base_offset, log.durability.is_new)
@@ -167,7 +167,7 @@ class GroupCommit:
                 self._flusher.request()
 
     def _answers(self, waiting: list[_Waiting]) -> Iterator[tuple[_Waiting, ApiError | None]]:
-        """What is known for each; who must wait longer does."""
+        """Yield the waiting appends whose outcome is known; the others continue to wait."""
         for one in waiting:
             if one.log.recovery_point >= one.end_offset:
                 yield one, None

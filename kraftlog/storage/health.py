@@ -1,7 +1,7 @@
-"""Whether a log may be used, and what follows from an error of its files.
+"""Whether a log may be used, and the consequences of an error of its files.
 
-A StorageError takes the log directory offline, damage in a segment only this log, and no room nothing: the operation is
-refused, and the next one may succeed. Who asked gets KAFKA_STORAGE_ERROR in each case.
+A StorageError takes the log directory offline, damage in a segment only this log. A lack of room takes nothing offline:
+the operation is refused, and the next one may succeed. The client gets KAFKA_STORAGE_ERROR in each case.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from kraftlog.storage.log_host import LogHost
 
 
 class LogHealth:
-    """Of one log. `with health:` is around every use of its files that a client or another broker asks for.
+    """The health of one log. `with health:` encloses every use of its files for a client or another broker.
 
-    It raises ApiError(KAFKA_STORAGE_ERROR) if the log is offline, and for every error of a file.
+    The block raises ApiError(KAFKA_STORAGE_ERROR) if the log is offline, and for every error of a file.
     """
 
     def __init__(self, partition: TopicPartition, host: LogHost) -> None:
@@ -31,7 +31,7 @@ class LogHealth:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     def retire(self, reason: str) -> None:
-        """The log is not used any more."""
+        """Take the log offline for good."""
         self._offline_reason = reason
 
     def __enter__(self) -> None:
@@ -44,7 +44,7 @@ class LogHealth:
             raise self.refusal(error) from error
 
     def refusal(self, error: StorageError | FlushFailed) -> ApiError:
-        """What follows from an error of a file is done; what to raise for it."""
+        """Apply the consequences of a file error; return the ApiError to raise."""
         if isinstance(error, CorruptLog):
             self._offline_reason = str(error)
             self._host.partition_damaged(self._partition, error)

@@ -1,10 +1,10 @@
 """The offset index and the time index of a segment: sorted entries of a fixed size.
 
-New entries are kept in memory until `write`: at a roll, a flush and a close. What a crash takes of them is made again
-from the log, since a start reads the segments that were not flushed. Kafka maps an index of the last segment into
-memory at its largest size, which its file then has, as zeros; here a file is as long as its entries.
+New entries are kept in memory until `write`: at a roll, a flush and a close. A startup rebuilds entries that a crash
+has lost, since it reads the segments that were not flushed. Kafka maps the last segment's indexes into memory at their
+largest size, so their files are padded with zeros; here a file is as long as its entries.
 
-Entries have no checksum. Who uses one compares it with the log, and raises WrongIndex if the two differ.
+Entries have no checksum. The caller compares an entry with the log, and raises WrongIndex if the two differ.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kraftlog.storage.formats.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFI
 
 
 class WrongIndex(CorruptLog):
-    """An index does not agree with the log of its segment. The log is right; the index has to be made again."""
+    """An index contradicts the log of its segment. The log is right; the index must be rebuilt."""
 
 
 class OffsetPosition(NamedTuple):
-    """The last offset of a batch, and where in the log the batch begins."""
+    """The last offset of a batch, and the position in the `.log` file at which the batch begins."""
 
     offset: int
     position: int
@@ -40,10 +40,10 @@ class TimestampOffset(NamedTuple):
 
 
 class IndexFile:
-    """The entries of one file. `write` makes the file if there is none."""
+    """The entries of one file. `write` creates the file if it does not exist."""
 
     def __init__(self, handles: FileHandles, path: str, packing: struct.Struct, entry_count: int) -> None:
-        """`entry_count` entries are in the file, which has more bytes only if those are of no use."""
+        """The first `entry_count` entries of the file are valid; bytes after them are ignored."""
         self.path = path
         self.entry_count = entry_count
         self._handles = handles
@@ -57,7 +57,7 @@ class IndexFile:
         return not self._unwritten
 
     def entry(self, index: int) -> tuple[int, int]:
-        """An entry. Raises StorageError; WrongIndex if the file has become shorter, or is gone."""
+        """Return an entry. Raises StorageError, and WrongIndex if the file has become shorter or is missing."""
         size = self._packing.size
         if index >= self._written_count:
             first, second = self._packing.unpack_from(self._unwritten, (index - self._written_count) * size)
@@ -69,7 +69,7 @@ class IndexFile:
         return first, second
 
     def last_not_above(self, value: int, column: int = 0) -> int:
-        """The index of the last entry whose first value, or second one, is not above `value`; -1 if there is none."""
+        """Return the index of the last entry whose value in `column` (0 or 1) is not above `value`; -1 if none is."""
         low, high = 0, self.entry_count
         while low < high:
             middle = (low + high) // 2
@@ -80,12 +80,12 @@ class IndexFile:
         return low - 1
 
     def add(self, first: int, second: int) -> None:
-        """Add an entry behind the others."""
+        """Append an entry."""
         self._unwritten += self._packing.pack(first, second)
         self.entry_count += 1
 
     def write(self) -> None:
-        """Write the entries that are not written. Raises StorageError, also OutOfSpace; then nothing has changed."""
+        """Write the entries that are only in memory. Raises StorageError, also OutOfSpace; then nothing has changed."""
         if self._unwritten or not self._handles.files.exists(self.path):
             file = self._open()
             file.write_at(self._written_count * self._packing.size, bytes(self._unwritten))
@@ -93,14 +93,14 @@ class IndexFile:
             self._unwritten.clear()
 
     def trim(self) -> None:
-        """Write, and make the file as long as its entries."""
+        """Write, and truncate the file to its entries."""
         self.write()
         file = self._handles.get(self.path)
         if file.size() != self.entry_count * self._packing.size:
             file.truncate(self.entry_count * self._packing.size)
 
     def cut(self, entry_count: int) -> None:
-        """Keep only the first entries, in memory and on disk."""
+        """Keep only the first `entry_count` entries, in memory and on disk."""
         if entry_count >= self._written_count:
             del self._unwritten[(entry_count - self._written_count) * self._packing.size :]
         else:
@@ -110,14 +110,14 @@ class IndexFile:
         self.entry_count = entry_count
 
     def forget(self) -> None:
-        """Forget all entries, and what is in the file: others are added now, and `write_anew` follows."""
+        """Forget all entries, in memory and in the file: the caller adds others, then calls `write_anew`."""
         self._unwritten.clear()
         self.entry_count = self._written_count = 0
 
     def write_anew(self) -> None:
-        """Replace the file by one with the entries, durably. Raises StorageError, FlushFailed.
+        """Replace the file by one with the present entries, durably. Raises StorageError, FlushFailed.
 
-        Without room there is no file: the entries stay in memory, and the next start makes it again.
+        Without room the file is removed: the entries stay in memory, and the next startup rebuilds the file.
         """
         self._handles.drop(self.path)
         try:
@@ -143,7 +143,7 @@ class IndexFile:
 
 
 class OffsetIndex:
-    """Where in the log the batches are, one entry for every `index.interval.bytes` (FM-30)."""
+    """The positions of batches in the `.log` file, one entry for every `index.interval.bytes` (FM-30)."""
 
     def __init__(self, handles: FileHandles, directory: str, base_offset: int, entry_count: int = 0) -> None:
         self._base_offset = base_offset
@@ -156,7 +156,7 @@ class OffsetIndex:
         self.file.add(last_offset - self._base_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition | None:
-        """The last entry that is not above the offset: the batch with it begins there or later. None: there is none."""
+        """Return the last entry not above the offset, or None: the batch with the offset begins there or later."""
         index = self.file.last_not_above(offset - self._base_offset)
         if index < 0:
             return None
@@ -169,7 +169,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """The largest timestamp up to some offsets; both ascend, so it is the time of whatever comes before, too."""
+    """Entries of the largest timestamp up to an offset; both values ascend."""
 
     def __init__(self, handles: FileHandles, directory: str, base_offset: int, entry_count: int = 0) -> None:
         self._base_offset = base_offset
@@ -190,10 +190,10 @@ class TimeIndex:
             self.file.add(largest.timestamp_ms, largest.offset - self._base_offset)
 
     def lookup(self, timestamp_ms: int) -> Sequence[TimestampOffset]:
-        """The last two entries that are not above the timestamp, as far as there are any.
+        """Return the last two entries not above the timestamp, or fewer if there are fewer.
 
-        Up to the offset of each nothing is newer than its timestamp. That cannot be seen in the log without reading all
-        that comes before, so two entries have to say it: if only one of them is wrong, the lower offset is right still.
+        No record up to an entry's offset is newer than its timestamp. To verify that in the log, all earlier records
+        would have to be read. So the caller uses the lower offset of two entries: it is right even if one is wrong.
         """
         index = self.file.last_not_above(timestamp_ms)
         return [self._entry(at) for at in range(max(0, index - 1), index + 1)]

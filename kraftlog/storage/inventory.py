@@ -1,17 +1,17 @@
-"""The inventory of one log directory: what a start compares the files of its logs with.
+"""The inventory of one log directory: the record with which a startup compares the files of its logs.
 
     DIR/kraftlog-inventory
 
-Kafka's checkpoint files have no checksum, and nothing in a log directory says which segments a log has. So one changed
-bit in a log start offset, or a segment that is missing, looks like what retention does. The inventory has each log's
-topic id, recovery point, log start offset and segments, in lines with checksums. It never claims more than the disk
-has: what is new enters when it is durable, and what is about to go leaves before.
+Kafka's checkpoint files have no checksum, and no file of Kafka's lists the segments of a log. So one changed bit in a
+log start offset, or a missing segment, looks like the effect of retention. The inventory has each log's topic id,
+recovery point, log start offset and segments, in lines with checksums. It never claims more than the disk has: an entry
+is added when the files are durable, and removed before the files are.
 
-It counts only if no stock Kafka has used the directory since. A clean shutdown leaves its broker epoch here and in
-`.kafka_cleanshutdown`, and the two must agree; without that file, the last line must be of a broker that was running.
-The file is written under its temporary name before the line, and renamed after it, and a start that finds no room for
-its line renames it back. With that name it shows that no stock Kafka has used the directory, but not that the shutdown
-was clean.
+The inventory counts, that is, its entries are used, only if no stock Kafka has used the directory since it was written.
+A clean shutdown writes its broker epoch here and to `.kafka_cleanshutdown`, and the two must agree. Without that file,
+the last line must be of a running broker. The shutdown writes `.kafka_cleanshutdown` under a temporary name before the
+line in the inventory, and renames it after; a startup without room for its own line renames it back. The temporary name
+shows that no stock Kafka has used the directory since, but not that the shutdown was clean.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ logger = structlog.get_logger(__name__)
 _CLEAN_SHUTDOWN_VERSION: Final = 0
 
 APPENDED_BYTES_MAX: Final = 256 * 1024
-"""The file is rewritten when what was appended to it is more than this, and more than the file was before.
+"""The file is rewritten when the bytes appended to it exceed this, and exceed its size after the last rewrite.
 
-So many bytes are reserved: consider a disk that is full, and retention, which must note a log's start to make room.
+This many bytes are reserved on the disk: on a full disk, retention must record a log's new start to free room.
 """
 
 
 class Inventory:
-    """The entries as the file has them. For one thread."""
+    """The entries of the file. For one thread."""
 
     def __init__(self, files: FileSystem, directory: str, directory_id: UUID) -> None:
-        """Use `read`."""
+        """Call `read` instead."""
         self.entries: dict[TopicPartition, LogEntry] = {}
-        """By partition; those of the last use if they count, until `begin`."""
+        """The entries by partition; until `begin`, those that the previous process left, if the inventory counts."""
         self._broker_epoch = UNKNOWN_EPOCH
         self._files = files
         self._path = join(directory, INVENTORY_NAME)
@@ -79,9 +79,9 @@ class Inventory:
 
     @classmethod
     def read(cls, files: FileSystem, directory: str, directory_id: UUID) -> Inventory:
-        """Read it; without entries if it is missing or does not count. Changes nothing.
+        """Read the inventory, which is empty if the file is missing or does not count. Changes nothing.
 
-        Raises StorageError, also if it is another directory's.
+        Raises StorageError, also if the file is another directory's.
         """
         inventory = cls(files, directory, directory_id)
         notes = DirectoryNotes.read(files, directory)
@@ -99,22 +99,22 @@ class Inventory:
         return inventory
 
     def start(self) -> bool:
-        """Note that the directory is in use; returns False if there is no room for that. Raises StorageError."""
+        """Record that the directory is in use; return False if there is no room for that. Raises StorageError."""
         if self._byte_count:
             try:
                 self._append(encode_start())
             except OutOfSpace as error:
-                logger.warning("an inventory is not continued", reason=str(error))
+                logger.warning("no room to continue an inventory", reason=str(error))
                 return False
         else:
-            self.remove()  # it does not count now, and must not later
+            self.remove()  # the file does not count now, and must not count later
         return True
 
     def _check_counts(self, content: InventoryContent, notes: DirectoryNotes) -> None:
-        """Raise MalformedBytes if the directory was used without the inventory since, StorageError if it is another's.
+        """Raise MalformedBytes if the inventory does not count, and StorageError if it is another directory's.
 
-        Consider one changed bit in the directory id of `meta.properties`: by that id the controller would take every
-        replica here for one that has lost its records.
+        Consider one changed bit in the directory id of `meta.properties`: with that id the controller would conclude
+        that every replica here has lost its records.
         """
         reason = why_it_does_not_count(content, content.directory_id, notes)
         if reason:
@@ -122,8 +122,8 @@ class Inventory:
         if content.directory_id != self._directory_id:
             right = uuid_to_text(content.directory_id)
             raise StorageError(
-                f"meta.properties says directory.id={uuid_to_text(self._directory_id)}, and {self._path} is of the log"
-                f" directory {right}. Put directory.id={right} back; if the inventory is not of this one, remove it"
+                f"meta.properties has directory.id={uuid_to_text(self._directory_id)}, and {self._path} is of the log"
+                f" directory {right}. Restore directory.id={right}; if the inventory is another directory's, remove it"
             )
 
     def begin(self, entries: Mapping[TopicPartition, LogEntry]) -> None:
@@ -137,15 +137,15 @@ class Inventory:
             self._opened().reserve(len(data) + APPENDED_BYTES_MAX)
 
     def register(self, broker_epoch: int) -> None:
-        """Note a registration, before it is noted in `broker-epoch`. Raises StorageError, FlushFailed."""
+        """Record a registration, before it is recorded in `broker-epoch`. Raises StorageError, FlushFailed."""
         self._broker_epoch = broker_epoch
         if self._byte_count:
             self._append(encode_registration(broker_epoch))
 
     def save(self, changes: Mapping[TopicPartition, LogEntry | None], *, is_synced: bool = True) -> None:
-        """Make changes durable, all of them or none; None takes an entry away. Raises StorageError, FlushFailed.
+        """Make changes durable, all of them or none; None removes an entry. Raises StorageError, FlushFailed.
 
-        Without `is_synced` they are durable after `sync`, or after any later change that is.
+        Without `is_synced` they are durable after `sync`, or after a later call with `is_synced`.
         """
         lines = b"".join(
             encode_change(partition, self.entries.get(partition), entry) for partition, entry in changes.items()
@@ -170,9 +170,9 @@ class Inventory:
                 self.entries[partition] = entry
 
     def sync(self) -> None:
-        """Make durable what was saved, in any thread. Raises StorageError, FlushFailed.
+        """Make saved changes durable; callable from any thread. Raises StorageError, FlushFailed.
 
-        It has a descriptor of its own: meanwhile the file may be rewritten, which is durable as well, or removed.
+        The sync uses its own descriptor, since the file may be removed or durably rewritten at the same time.
         """
         if self._files.exists(self._path):
             file = self._files.open(self._path)
@@ -182,7 +182,7 @@ class Inventory:
                 file.close()
 
     def remove(self) -> None:
-        """Remove the file, durably: nothing is known. Raises StorageError, FlushFailed."""
+        """Remove the file, durably, and all entries. Raises StorageError, FlushFailed."""
         self._close()
         self.entries, self._byte_count = {}, 0
         if self._files.exists(self._path):
@@ -190,7 +190,10 @@ class Inventory:
             self._files.fsync_directory(parent_directory(self._path))
 
     def end(self, broker_epoch: int) -> None:
-        """Note a clean shutdown, between the two steps of `.kafka_cleanshutdown`. Raises StorageError, FlushFailed."""
+        """Record a clean shutdown, between the write and the rename of `.kafka_cleanshutdown`.
+
+        Raises StorageError, FlushFailed.
+        """
         if not self._byte_count:
             self.begin(self.entries)
         self._append(encode_shutdown(broker_epoch))
@@ -201,7 +204,7 @@ class Inventory:
         try:
             file.write_at(self._byte_count, lines)
         except StorageError:
-            # A line that is there in part, and sound lines behind it, would be taken for damage.
+            # A partial line with sound lines after it would be taken for damage.
             with contextlib.suppress(StorageError):
                 file.truncate(self._byte_count)
             raise
@@ -225,18 +228,18 @@ class Inventory:
 
 
 class DirectoryNotes(NamedTuple):
-    """What other files of a log directory say of the last broker that used it."""
+    """The traces in other files of a log directory of the last broker that used it."""
 
     clean: bytes | None
     """The content of `.kafka_cleanshutdown`; None if there is none."""
     unfinished: bytes | None
-    """What is under its temporary name."""
+    """The content of the same file under its temporary name; None if there is none."""
     broker_epoch: int
-    """That of `broker-epoch`; UNKNOWN_EPOCH if it is missing or damaged."""
+    """The epoch in `broker-epoch`; UNKNOWN_EPOCH if that file is missing or damaged."""
 
     @classmethod
     def read(cls, files: FileSystem, directory: str) -> DirectoryNotes:
-        """Of a log directory. Raises StorageError."""
+        """Read the files of a log directory. Raises StorageError."""
         path = join(directory, CLEAN_SHUTDOWN_NAME)
         clean, unfinished = (
             read_whole(files, name) if files.exists(name) else None for name in (path, path + TEMPORARY_SUFFIX)
@@ -245,7 +248,7 @@ class DirectoryNotes(NamedTuple):
 
 
 def why_it_does_not_count(content: InventoryContent, directory_id: UUID, notes: DirectoryNotes) -> str:
-    """Why an inventory says nothing about its directory; empty if it counts."""
+    """Return why an inventory does not count; empty if it counts."""
     if content.directory_id != directory_id:
         return f"it is of the log directory {uuid_to_text(content.directory_id)}"
     epoch = content.shutdown_epoch
@@ -255,12 +258,12 @@ def why_it_does_not_count(content: InventoryContent, directory_id: UUID, notes: 
     else:
         counts = content.is_running or (ours is not None and notes.unfinished == ours)
     if counts and content.broker_epoch < notes.broker_epoch:
-        return f"it is of broker epoch {content.broker_epoch}, and the log directory of {notes.broker_epoch}"
+        return f"its broker epoch is {content.broker_epoch}, and the log directory's is {notes.broker_epoch}"
     return "" if counts else "another program has used the log directory since it was written"
 
 
 def decode_clean_shutdown(data: bytes) -> int | None:
-    """The broker epoch in a `.kafka_cleanshutdown`; None if it has none that a broker can have."""
+    """Return the broker epoch in a `.kafka_cleanshutdown`; None if it has no valid one."""
     try:
         epoch = json.loads(data)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):
@@ -269,5 +272,5 @@ def decode_clean_shutdown(data: bytes) -> int | None:
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """The content of `.kafka_cleanshutdown`; Kafka writes the same without spaces."""
+    """Return the content of `.kafka_cleanshutdown`; Kafka writes the same without spaces."""
     return json.dumps({"version": _CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}).encode("ascii")

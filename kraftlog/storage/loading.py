@@ -1,8 +1,8 @@
 """Opens the files of one partition's log, after a clean shutdown or a crash.
 
-After a crash the segments from the recovery point on are read with their checksums, and their indexes are made again; a
-torn tail is cut, and what is behind it removed. After a clean shutdown only the end of the last segment is looked for.
-Producers come from the newest snapshot that can be used, and the batches behind it.
+After a crash, recovery reads the segments from the recovery point on with their checksums, and rebuilds their indexes.
+It cuts a torn tail, and removes the segments after it. After a clean shutdown it only determines the end of the last
+segment. The state of producers comes from the newest usable snapshot and the batches after it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ logger = structlog.get_logger(__name__)
 
 
 class RecoveryProgress(NamedTuple):
-    """How far the recovery of a partition is."""
+    """The progress of a partition's recovery."""
 
     directory: str
     segments_read: int
@@ -54,22 +54,22 @@ class RecoveryProgress(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
-    """A log whose files are in order."""
+    """A log after its files were checked and repaired."""
 
     segments: list[Segment]
     epochs: LeaderEpochs
     producers: ProducerHistory
     log_start_offset: int
     high_watermark: int
-    """From the log's start to its end."""
+    """The checkpointed high watermark, limited to the offsets of the log."""
     epochs_are_saved_below: int
-    """From here on the file of epochs may lack what batches show: there was no room to write it."""
+    """The file of epochs has all epochs below this offset; less than the log's end only if there was no room."""
     torn_bytes: int
-    """How much was cut from the end, with the segments behind it."""
+    """The bytes that were cut from the end of the log, including removed segments."""
     names: list[str]
-    """The files that were in its directory."""
+    """The names of the files that were in the log's directory."""
     is_new: bool
-    """Whether nothing of it was ever flushed."""
+    """Whether the log was never flushed."""
 
 
 class Loader:
@@ -79,7 +79,7 @@ class Loader:
         self, handles: FileHandles, directory: str, config: PartitionLogConfig, known: Known, now_ms: int,
         on_progress: Callable[[RecoveryProgress], None], about_to_start_over: Callable[[int], None],
     ) -> None:  # fmt: skip
-        """`about_to_start_over` is called with an offset before the log gives up what it has, and begins there."""
+        """`about_to_start_over` is called with an offset before the log drops its records and begins there."""
         self._handles = handles
         self._files: FileSystem = handles.files
         self._directory = directory
@@ -97,7 +97,7 @@ class Loader:
         self._is_new = known.entry is not None and known.entry.is_new
 
     def load(self) -> LoadedLog:
-        """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
+        """Open the log. Raises StorageError, and DamagedSegment or DamagedLog for damage, found now or earlier."""
         start_offset = self._known.log_start_offset
         names = self._files.list_directory(self._directory)
         self._refuse_set_aside(names)
@@ -142,13 +142,13 @@ class Loader:
             torn_bytes=self._torn_bytes, names=names, is_new=self._is_new,
         )  # fmt: skip
 
-    # --- what is there ------------------------------------------------------------------------------------------------
+    # --- files --------------------------------------------------------------------------------------------------------
 
     def _refuse_set_aside(self, names: list[str]) -> None:
-        """Raise DamagedSegment before anything is changed, if a segment was set aside."""
+        """Raise DamagedSegment, before anything is changed, if a segment was set aside."""
         for name in names:
             if name.endswith(DAMAGED_SUFFIX):
-                raise DamagedSegment(join(self._directory, name), 0, "it was set aside when that was found")
+                raise DamagedSegment(join(self._directory, name), 0, "it was set aside when the damage was found")
 
     def _refuse_damaged(self, base_offsets: list[int]) -> None:
         """Raise DamagedLog if the sizes of segments show damage."""
@@ -161,7 +161,7 @@ class Loader:
         return {offset: self._size_of(join(self._directory, file_name(offset, LOG_SUFFIX))) for offset in base_offsets}
 
     def _tidy(self, names: list[str], base_offsets: list[int]) -> list[str]:
-        """Remove what was to be deleted, was not finished, or belongs to a segment that is gone; returns what stays."""
+        """Remove deleted and unfinished files, and those of missing segments; return the names that remain."""
         present = set(base_offsets)
         kept = []
         for name in names:
@@ -174,7 +174,7 @@ class Loader:
         return kept
 
     def _first_to_recover(self, base_offsets: list[int]) -> int:
-        """The index of the first segment that may not be flushed: the one with the recovery point."""
+        """Return the index of the segment with the recovery point, the first that may not be flushed."""
         if self._known.was_shut_down_cleanly:
             return len(base_offsets)
         below = [offset for offset in base_offsets if offset <= self._known.recovery_point]
@@ -183,7 +183,7 @@ class Loader:
     # --- segments that are flushed ------------------------------------------------------------------------------------
 
     def _is_known_to_be_empty(self, base_offsets: list[int]) -> bool:
-        """Whether the last segment has nothing, as the inventory says: there is nothing to read, nor to sync."""
+        """Whether the last segment is empty, also by the inventory: then it needs no read and no sync."""
         entry = self._known.entry
         if entry is None or not base_offsets or self._sizes_of(base_offsets[-1:]) != {base_offsets[-1]: 0}:
             return False
@@ -198,7 +198,7 @@ class Loader:
         return Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
 
     def _open_flushed(self, base_offset: int, next_offset: int | None) -> Segment:
-        """A segment whose bytes were flushed: its indexes are used if they can be."""
+        """Open a segment whose bytes were flushed, with its indexes if they are sound; otherwise rebuild them."""
         path = join(self._directory, file_name(base_offset, LOG_SUFFIX))
         size_bytes = self._size_of(path)
         offset_entries = self._entries_in(base_offset, OFFSET_INDEX_SUFFIX, OFFSET_ENTRY.size)
@@ -217,7 +217,7 @@ class Loader:
                     if segment.largest.timestamp_ms < 0:
                         segment.reload_largest()  # batches without timestamps have no entries
                     return segment
-        logger.warning("the indexes of a segment are made again", path=path)
+        logger.warning("the indexes of a segment are rebuilt", path=path)
         if next_offset is None:
             self._recover([base_offset])
             return self._segments.pop()
@@ -229,7 +229,7 @@ class Loader:
         return segment
 
     def _entries_in(self, base_offset: int, suffix: str, entry_bytes: int) -> int | None:
-        """How many entries a file has; None if it is missing, or its size is that of no such file."""
+        """Return the number of entries in a file; None if it is missing or not a whole number of entries long."""
         path = join(self._directory, file_name(base_offset, suffix))
         if not self._files.exists(path):
             return None
@@ -240,7 +240,7 @@ class Loader:
         return self._handles.get(path).size()
 
     def _find_end(self, segment: Segment) -> bool:
-        """Find the offset at which the last segment ends; whether its bytes end there."""
+        """Determine the end offset of the last segment; return whether its file ends with that batch."""
         end_position = 0
         last: BatchHeader | None = None
         try:
@@ -258,11 +258,11 @@ class Loader:
     # --- segments that may not be flushed -----------------------------------------------------------------------------
 
     def _recover(self, base_offsets: list[int]) -> None:
-        """Read segments, the last ones of the log or one of it; cut and remove what a crash has torn."""
+        """Read the last segments of the log; cut a torn tail and remove the segments after it."""
         if self._replay_from is None or base_offsets[0] < self._replay_from:
             self._replay_from = base_offsets[0]
-        # The file of epochs may lack what was appended last, and may still have what was cut off before that. Consider
-        # epoch 2 from offset 5 in the file, a cut to 3, and a batch of epoch 2 appended there: it must enter at 3.
+        # The file of epochs may lack the latest epochs, and may still have epochs that were truncated. Consider epoch 2
+        # from offset 5 in the file, a truncation to 3, and a batch of epoch 2 appended there: epoch 2 begins at 3.
         self._epochs.truncate_end(base_offsets[0])
         for index, base_offset in enumerate(base_offsets):
             self._on_progress(RecoveryProgress(self._directory, index, len(base_offsets), self._bytes_read))
@@ -277,8 +277,8 @@ class Loader:
                 self._cut(segment, scan, later)
                 break
             self._close_indexes(segment)
-        # What was read may be in the page cache only, and bytes that were cut off may still be on the disk: they would
-        # be there again after a loss of power, in the place of what is appended from now on.
+        # The bytes read may be only in the page cache, and the disk may still have bytes that were cut off: after a
+        # power failure they would be back, in the place of later appends.
         if not self._is_durable(base_offsets):
             for segment in self._segments[-len(base_offsets) :]:
                 self._make_durable(segment)
@@ -286,9 +286,9 @@ class Loader:
         self._on_progress(RecoveryProgress(self._directory, len(base_offsets), len(base_offsets), self._bytes_read))
 
     def _is_durable(self, base_offsets: list[int]) -> bool:
-        """Whether all that was read had been flushed, and nothing was cut since: then nothing is synced again (DB-96).
+        """Whether the inventory shows that everything read was flushed: then no sync is needed (DB-96).
 
-        Its indexes need not be durable, since a start after a crash makes those of the last segment again.
+        The indexes need not be durable, since a startup after a crash rebuilds those of the last segment.
         """
         entry, last = self._known.entry, self._segments[-1]
         return (
@@ -300,15 +300,15 @@ class Loader:
         )
 
     def _has_lost_end(self, segment: Segment, later: list[int]) -> bool:
-        """Whether a crash has taken whole batches at the segment's end: offsets are missing that were not flushed.
+        """Whether a crash has removed whole batches at the segment's end: unflushed offsets are missing.
 
-        Compaction removes records at the end of a segment, too.
+        Not for a compacted topic, since compaction also removes records at the end of a segment.
         """
         is_flushed = bool(later) and later[0] <= self._known.recovery_point
         return bool(later) and segment.end_offset < later[0] and not is_flushed and not self._config.is_compacted
 
     def _read_segment(self, base_offset: int, suffixes: Iterable[str]) -> tuple[Segment, SegmentScan]:
-        """Read a segment with its checksums, and make its indexes again; those with the suffixes go before."""
+        """Read a segment with its checksums, and rebuild its indexes; first remove its files with the suffixes."""
         for suffix in suffixes:
             self._handles.remove(join(self._directory, file_name(base_offset, suffix)))
         segment = Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
@@ -321,7 +321,7 @@ class Loader:
     def _judge(self, scan: SegmentScan, later: list[int]) -> None:
         flushed = min([self._known.recovery_point, *later[:1]])
         if self._known.log_start_offset >= self._known.recovery_point:
-            flushed = 0  # all of it was deleted
+            flushed = 0  # everything flushed was deleted
         scan.judge(flushed, is_last=not later, has_valid_successor=any(map(self._has_valid_batch, later)))
 
     def _close_indexes(self, segment: Segment) -> None:
@@ -331,7 +331,7 @@ class Loader:
         except OutOfSpace:
             for file in (segment.offsets.file, segment.times.file):
                 if not file.is_written:
-                    self._handles.remove(file.path)  # a part of it might be taken for the whole
+                    self._handles.remove(file.path)  # a partial index might be taken for a complete one
 
     def _make_durable(self, segment: Segment) -> None:
         for path in segment.paths:
@@ -343,7 +343,7 @@ class Loader:
         return next(SegmentScan(self._files, path, base_offset).batches(), None) is not None
 
     def _cut(self, segment: Segment, scan: SegmentScan, later: list[int]) -> None:
-        """Remove the segments behind the last valid batch, the last one first, and then cut the tail; durably."""
+        """Remove the segments after the last valid batch, the last one first, and then cut the tail; durably."""
         self._torn_bytes += scan.file_bytes - scan.end_position
         for base_offset in reversed(later):
             self._torn_bytes += self._size_of(join(self._directory, file_name(base_offset, LOG_SUFFIX)))
@@ -359,18 +359,19 @@ class Loader:
         file.truncate(scan.end_position)
         file.fsync()
         logger.warning(
-            "the torn tail of a log is cut",
+            "the torn tail of a log was cut",
             path=segment.path,
             log_end_offset=segment.end_offset,
             bytes=self._torn_bytes,
         )
 
-    # --- what follows from the segments -------------------------------------------------------------------------------
+    # --- state from the segments --------------------------------------------------------------------------------------
 
     def _settle_start(self) -> int:
-        """Where the log starts (DB-83); it has a segment then.
+        """Return the log start offset (DB-83); ensure that the log has a segment.
 
-        A log that ends before its start was starting over there, or has lost what was not flushed, and was deleted.
+        A log that ends before its start offset was about to start over there, or its end was lost in a crash, unflushed
+        and already deleted. In both cases it starts over, empty.
         """
         start_offset = self._known.log_start_offset
         if self._segments and self._segments[-1].end_offset < start_offset:
@@ -390,9 +391,9 @@ class Loader:
         return max(start_offset, self._segments[0].base_offset)
 
     def _check_last_batch(self) -> None:
-        """Raise DamagedLog if the batch at the recovery point is not the one that was flushed.
+        """Raise DamagedLog if the last batch below the recovery point is not the one that was flushed.
 
-        Consider a last segment in whose place is one of another partition: it may have as many offsets.
+        Consider a last segment that was replaced by another partition's file, with as many offsets.
         """
         entry, recovery_point = self._known.entry, self._known.recovery_point
         first_offset = max(self._known.log_start_offset, self._segments[0].base_offset)
@@ -410,9 +411,9 @@ class Loader:
             )
 
     def _save_epochs(self) -> bool:
-        """Write the file of epochs if it lacks something: batches below the recovery point are not read for it again.
+        """Write the file of epochs if it lacks some, since the next startup does not read the batches again.
 
-        Returns whether there was room.
+        Return whether there was room.
         """
         if not self._epochs.are_saved_below(self._segments[-1].end_offset):
             try:
@@ -427,18 +428,18 @@ class Loader:
                 for _, header in segment.batches(0):
                     if header.leader_epoch > self._epochs.latest:
                         self._epochs.assign(header.leader_epoch, header.base_offset)
-        self._epochs.truncate_end(end_offset)  # also one without records: its leader may have known it alone
+        self._epochs.truncate_end(end_offset)  # also epochs without records, which perhaps only their leader knew
         self._epochs.truncate_start(log_start_offset)
 
 
 def segment_offsets(names: Iterable[str]) -> list[int]:
-    """The base offsets of the segments among some file names, ascending."""
+    """Return the base offsets of the segments among some file names, ascending."""
     offsets = [offset_in_name(name, LOG_SUFFIX) for name in names]
     return sorted(offset for offset in offsets if offset is not None)
 
 
 def _has_sound_indexes(segment: Segment) -> bool:
-    """Whether the first and the last entry of each index may be of this segment: both columns ascend, in its range."""
+    """Whether the first and the last entry of each index fit this segment: they ascend, within its range."""
     for file, offset_column in ((segment.offsets.file, 0), (segment.times.file, 1)):
         if not file.entry_count:
             continue

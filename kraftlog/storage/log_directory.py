@@ -2,17 +2,17 @@
 
     DIR/.lock                               held while a broker uses it
     DIR/meta.properties                     cluster, broker and directory id
-    DIR/.kafka_cleanshutdown                there while the broker is down after a clean shutdown
-    DIR/kraftlog-inventory                  what a start compares the logs with; our own
-    DIR/recovery-point-offset-checkpoint    how far each log is known to be flushed
-    DIR/log-start-offset-checkpoint         where each log starts
-    DIR/replication-offset-checkpoint       what of each log is committed
+    DIR/.kafka_cleanshutdown                exists while the broker is down after a clean shutdown
+    DIR/kraftlog-inventory                  the state of each log, to check it at startup; our own
+    DIR/recovery-point-offset-checkpoint    recovery point of each log
+    DIR/log-start-offset-checkpoint         log start offset of each log
+    DIR/replication-offset-checkpoint       high watermark of each log
     DIR/TOPIC-PARTITION/                    one log
 
-A directory whose disk fails is offline until the broker is started again: nothing of it is read or written any more,
-and every request for its partitions is KAFKA_STORAGE_ERROR. One that is full refuses appends, and takes them when there
-is room. `DirectoryRecords` has what its files say of the logs, `DirectoryFindings` which logs are damaged, `LogRemoval`
-how logs leave it.
+A directory whose disk fails is offline until the broker restarts: it is no longer read or written, and every request
+for its partitions gets KAFKA_STORAGE_ERROR. A full directory refuses appends until there is room. `DirectoryRecords`
+keeps the recorded state of the logs, `DirectoryFindings` decides which logs are damaged, and `LogRemoval` deletes logs
+or sets them aside.
 """
 
 from __future__ import annotations
@@ -54,43 +54,43 @@ logger = structlog.get_logger(__name__)
 
 
 def _no_progress(_: RecoveryProgress) -> None:
-    """Nobody looks."""
+    """Report no progress."""
 
 
 class LogDirectory:
-    """One directory. For one thread; use `open`."""
+    """One log directory. For one thread."""
 
     def __init__(
         self, files: FileSystem, path: str, handles: FileHandles, runtime: Runtime, lock: Lock, directory_id: UUID,
         records: DirectoryRecords, inflation: InflationMemory,
     ) -> None:  # fmt: skip
-        """Use `open`."""
+        """Call `open` instead."""
         self.path = path
         self.directory_id = directory_id
-        self.logs: dict[TopicPartition, PartitionLog] = {}  # those that are online
+        self.logs: dict[TopicPartition, PartitionLog] = {}  # the online logs
         self.inflation = inflation
         """The memory of the batches that the broker is reading."""
         self.plain = PlainRecords()
         self.records = records
-        """What its own files say of its logs."""
+        """The recorded state of its logs."""
         self.moved_here: Mapping[TopicPartition, MovedLog] = {}
-        """The logs here that were in another directory of the broker before; to be set before `load`."""
+        """The logs that were moved here by hand from another directory of the broker; set before `load`."""
         self.offline_reason = ""
-        """Why nothing of the directory is used any more; empty if it is."""
+        """Why the directory is offline; empty if it is online."""
         self.on_lost: Callable[[], object] = lambda: None
         """Called when the directory, or a partition in it, has gone offline."""
         self.expected: set[TopicPartition] = set()
-        """The partitions whose logs are about to be made here."""
+        """The partitions whose logs are about to be created here."""
         self.full_disk = FullDisk(path, self.space)
         self.commits = GroupCommit(runtime, self.refusal, self.note_all)
         self._due_flushes = DueFlushes(runtime, self.commits)
         self._folders = LogFolders(handles, path, records)
         self.removal = LogRemoval(self, files, path, self._folders, self.retire)
-        """How logs leave it."""
+        """Deletes logs, or sets them aside."""
         self.findings = DirectoryFindings(self, handles, path, records, self._folders, self.logs, self._open_log)
         """Which logs are damaged, missing or strays."""
         self.damaged: Mapping[TopicPartition, str] = self.findings.damaged
-        """The partitions that are offline because of damage, and what was found."""
+        """The partitions that are offline because of damage, with the reason for each."""
         self._files = files
         self._handles = handles
         self._runtime = runtime
@@ -101,14 +101,15 @@ class LogDirectory:
         cls, files: FileSystem, path: str, handles: FileHandles, runtime: Runtime, *, cluster_id: str, node_id: int,
         new_directory_id: UUID, inflation: InflationMemory | None = None,
     ) -> LogDirectory:  # fmt: skip
-        """Lock it and read what it is; a directory without `meta.properties` becomes this broker's.
+        """Lock the directory and read its identity; one without `meta.properties` is assigned to this broker.
 
-        Raises DirectoryError if another process uses it, or it is another cluster's or broker's; StorageError.
+        Raises StorageError, and DirectoryError if another process uses the directory, or if it belongs to another
+        cluster or broker.
         """
         files.make_directories(path)
         lock = files.try_lock(join(path, LOCK_NAME))
         if lock is None:
-            raise DirectoryError(f"{path} is in use by another process; stop that one first")
+            raise DirectoryError(f"{path} is in use by another process; stop that process first")
         try:
             directory_id = identify(files, path, cluster_id, node_id, new_directory_id)
             records = DirectoryRecords.read(files, path, directory_id)
@@ -125,7 +126,7 @@ class LogDirectory:
         now_ms: int,
         on_progress: Callable[[RecoveryProgress], None] = _no_progress,
     ) -> None:
-        """Open every log that is there. One that is damaged is left offline. Raises StorageError, FlushFailed."""
+        """Open every log of the directory; a damaged one stays offline. Raises StorageError, FlushFailed."""
         self.records.start()
         names = self._files.list_directory(self.path)
         self._folders.name_strays(names)
@@ -143,12 +144,12 @@ class LogDirectory:
         path = join(self.path, directory_name(partition))
         names = self._files.list_directory(path)
         if self._folders.is_unfinished(partition, names):
-            return  # it was being made, or deleted
+            return  # it was being created, or deleted
         try:
             known = take_over(self.records, self.records.known(partition, names), self.moved_here.get(partition))
             log = self._open_log(partition, known, config, now_ms, on_progress)
             if log.log_end_offset > 0:
-                log.establish()  # a start has made its records durable, but not the name of its directory
+                log.establish()  # its records are durable by now, but not the name of its directory
         except CorruptLog as error:
             self.findings.damaged_at_start(partition, error)
 
@@ -166,9 +167,10 @@ class LogDirectory:
     def create_log(
         self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, now_ms: int, unique: UUID
     ) -> PartitionLog:
-        """Make a partition's log: no crash takes it, as the inventory has it (DB-95). Raises KAFKA_STORAGE_ERROR.
+        """Create a partition's log, which survives a crash since the inventory has it (DB-95).
 
-        What is left of a log whose deletion has failed is deleted before, under a name with `unique`.
+        Remains of a log whose deletion failed are renamed for deletion first, under a name with `unique`. Raises
+        ApiError(KAFKA_STORAGE_ERROR).
         """
         self.check_online()
         try:
@@ -188,18 +190,18 @@ class LogDirectory:
         return log
 
     def _expect(self, partition: TopicPartition, topic_id: UUID) -> bool:
-        """Have the inventory expect a log, durably, unless it does; returns whether there was room for that."""
+        """Ensure that the inventory expects a log, durably; return whether there was room for that."""
         if not self.records.is_expected(partition, topic_id):
             try:
                 self.records.expect({partition: topic_id})
             except OutOfSpace:
-                return False  # its own files are synced instead, and the next checkpoint notes it
+                return False  # its own files are synced instead, and the next checkpoint records it
         return True
 
     def expect(self, topic_ids: Mapping[TopicPartition, UUID]) -> Steps:
-        """Have the inventory expect logs, all with one sync (DB-95). An error of the disk takes the directory offline.
+        """Record in the inventory that logs are expected, with one sync (DB-95).
 
-        Without room for that each log is made durable by itself.
+        Without room for that each log is made durable by itself. An error of the disk takes the directory offline.
         """
         try:
             for some in slices(list(topic_ids), SLICE_LINES):
@@ -207,14 +209,14 @@ class LogDirectory:
                 yield None
             yield self.records.sync
         except OutOfSpace as error:
-            logger.warning("an inventory has no room for new logs", path=self.path, reason=str(error))
+            logger.warning("no room to record new logs in an inventory", path=self.path, reason=str(error))
         except (StorageError, FlushFailed) as error:
             self.refusal(error)
         else:
             self.expected |= topic_ids.keys()
 
     def retire(self, partition: TopicPartition, reason: ApiError) -> None:
-        """Have no such log from now on; its files are still there. Who waits for its appends gets `reason`."""
+        """Stop using a log; its files remain. Waiting appends fail with `reason`."""
         self.findings.forget(partition)
         self._take_out(partition, reason, f"{join(self.path, directory_name(partition))} was deleted")
 
@@ -226,11 +228,11 @@ class LogDirectory:
             log.retire(reason)
 
     def acknowledge(self, log: RecordedLog, end_offset: int, on_durable: OnDurable) -> None:
-        """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
+        """Call `on_durable` when an append that ends at `end_offset` is as durable as its config requires."""
         used = self.logs.get(log.partition)
         if used is not log or used is None:
-            # Consider damage that was found in this turn of the loop: the log is gone, and its owner not told yet.
-            on_durable(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} does not use that log any more"))
+            # Consider damage that was found in this turn of the loop: the log is gone, and its owner not yet notified.
+            on_durable(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} no longer uses that log"))
             return
         is_due = used.durability.unflushed_count >= used.config.flush_messages
         if used.config.flush_before_ack or is_due:
@@ -242,11 +244,11 @@ class LogDirectory:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> Steps:
-        """Write how far each log is flushed, and where it starts. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Write the recovery point and the log start offset of each log. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         yield from self._written(self.records.write_checkpoints(self.logs))
 
     def checkpoint_high_watermarks(self) -> Steps:
-        """Write what of each log is committed (DB-24). Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Write the high watermark of each log (DB-24). Raises ApiError(KAFKA_STORAGE_ERROR)."""
         yield from self._written(self.records.write_high_watermarks(self.logs))
 
     def _written(self, steps: Steps) -> Steps:
@@ -257,26 +259,26 @@ class LogDirectory:
             raise self.refusal(error) from error
 
     def space(self) -> Space:
-        """The room on its file system: for any thread. Raises StorageError."""
+        """Return the room on its file system; callable from any thread. Raises StorageError."""
         return self._files.space(self.path)
 
     def wall_clock_ms(self) -> int:
-        """The machine's clock."""
+        """Return the wall clock in milliseconds."""
         return self._runtime.wall_clock_ms()
 
     def note(self, log: RecordedLog) -> None:
-        """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
+        """Record the durable state of a log in the inventory. An error of the disk takes the directory offline."""
         self.note_all([log])
 
     def note_all(self, logs: Sequence[RecordedLog]) -> None:
-        """As `note`, with one sync for all."""
+        """Like `note`, with one sync for all logs."""
         try:
             self.records.note([log for log in logs if self.logs.get(log.partition) is log])
         except (StorageError, FlushFailed) as error:
             self.refusal(error)
 
     def note_registration(self, broker_epoch: int) -> None:
-        """Note a registration with the directory. Raises StorageError, FlushFailed."""
+        """Record the broker's registration in the inventory. Raises StorageError, FlushFailed."""
         self.records.note_registration(broker_epoch)
 
     # --- failing and ending -------------------------------------------------------------------------------------------
@@ -287,7 +289,7 @@ class LogDirectory:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
 
     def fail(self, error: BaseException) -> None:
-        """The disk has failed: the directory is offline from now on, with all of its logs."""
+        """Take the directory offline, with all of its logs: the disk has failed."""
         if not self.offline_reason:
             self.offline_reason = (
                 f"the log directory {self.path} is offline: {error}. Repair or replace the disk, and restart the broker"
@@ -298,7 +300,7 @@ class LogDirectory:
             self.on_lost()
 
     def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:
-        """Bytes of a log have changed on the disk: the partition is offline from now on, and nothing else."""
+        """Take a partition with a damaged log offline, and set its damaged segment aside; other logs stay online."""
         logger.error("a partition is offline", partition=directory_name(partition), reason=str(error))
         self.findings.note_damage(partition, str(error))
         self._take_out(partition, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)), str(error))
@@ -310,7 +312,10 @@ class LogDirectory:
         self.on_lost()
 
     def refusal(self, error: BaseException) -> ApiError:
-        """What to answer after an error of the disk; it takes the directory offline unless there is just no room."""
+        """Apply the consequences of a disk error; return the ApiError to raise.
+
+        The directory goes offline, except for a lack of room.
+        """
         if isinstance(error, OutOfSpace):
             self.full_disk.refused(error)
         else:
@@ -318,9 +323,9 @@ class LogDirectory:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def close(self, broker_epoch: int) -> None:
-        """Make all of it durable, and note that the shutdown was clean. Does nothing durable if it is offline.
+        """Make all logs durable, record a clean shutdown, and release the lock. An offline directory is only released.
 
-        Raises StorageError, FlushFailed; then the next start recovers.
+        Raises StorageError, FlushFailed; then the next startup recovers the logs.
         """
         try:
             if not self.offline_reason:
@@ -333,10 +338,10 @@ class LogDirectory:
             self.release()
 
     def stop_due_flushes(self) -> None:
-        """Begin no flush any more because `flush.ms` is over."""
+        """Begin no more flushes by `flush.ms`."""
         self._due_flushes.stop()
 
     def release(self) -> None:
-        """Release the lock, and nothing else: as if the process had died."""
+        """Release the lock without any writes, as if the process had died."""
         self.records.release()
         self._lock.close()

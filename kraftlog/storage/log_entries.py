@@ -1,4 +1,4 @@
-"""What an inventory says of a log: as much of it as is durable (DB-89)."""
+"""Makes the inventory's entry of a log: the durable part of the log (DB-89)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kraftlog.storage.segment_list import SegmentList
 def inventory_entry(
     topic_id: UUID, log_start_offset: int, durability: Durability, segments: SegmentList, producers: ProducerHistory
 ) -> LogEntry:
-    """The entry of a log, made of its parts."""
+    """Return the entry of a log with these parts."""
     if durability.is_new:
         return new_entry(topic_id)
     last_base_offset = durability.durable_base_offset

@@ -1,7 +1,7 @@
-"""The directories of the logs in a log directory: how they come and go, many at once, and what a crash leaves of them.
+"""Creates and deletes the directories of the logs in a log directory, many at once, and recognizes unfinished ones.
 
-A new log's directory is made without a sync. The inventory expects it, so a start makes it again if a loss of power has
-taken it (DB-95). A deleted log's directory is renamed, and its files are removed later.
+A new log's directory is created without a sync. The inventory expects it, so a startup recreates it if a power failure
+has removed it (DB-95). A deleted log's directory is renamed at once, and its files are removed later.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STRAYS_NAMED: Final = 5
 
 
 class LogFolders:
-    """Of one log directory. For one thread. Its methods raise StorageError and FlushFailed."""
+    """The logs' directories in one log directory. For one thread. The methods raise StorageError and FlushFailed."""
 
     def __init__(self, handles: FileHandles, path: str, records: DirectoryRecords) -> None:
         self._handles = handles
@@ -45,12 +45,12 @@ class LogFolders:
         self._path = path
         self._records = records
 
-    # --- coming -------------------------------------------------------------------------------------------------------
+    # --- creating -----------------------------------------------------------------------------------------------------
 
     def is_unfinished(self, partition: TopicPartition, names: list[str]) -> bool:
-        """Whether nothing that counts is in a log's directory. It is made again if the metadata has the partition.
+        """Whether a log's directory has nothing to keep; it is recreated if the metadata has the partition.
 
-        A loss of power may leave any part of what was made for a new log, also a file without its content.
+        A power failure may leave any part of a new log's files, also a file without its content.
         """
         path = join(self._path, directory_name(partition))
         has_segments = any(LOG_SUFFIX in name for name in names)
@@ -71,7 +71,7 @@ class LogFolders:
         return True
 
     def make_way(self, partition: TopicPartition, unique: UUID) -> None:
-        """Make the empty directory of a log; what is left of another one is deleted, or removed if it has no record."""
+        """Create the empty directory of a log; rename one with segments for deletion, and empty one without."""
         path = join(self._path, directory_name(partition))
         if self._files.exists(path):
             names = self._files.list_directory(path)
@@ -85,21 +85,21 @@ class LogFolders:
         self._files.make_directory(path)
 
     def name_strays(self, names: list[str]) -> None:
-        """Log which logs of the directory, of all its names, were set aside and are still kept."""
+        """Log which of the names in the directory are of logs that were set aside."""
         strays = [name for name in names if is_any_stray_directory(name)]
         if strays:
             logger.warning(
-                "logs that were set aside are kept: delete those that are not needed", path=self._path,
+                "stray logs are kept: delete the ones that are not needed", path=self._path,
                 count=len(strays), first=strays[:STRAYS_NAMED],
             )  # fmt: skip
 
-    # --- going --------------------------------------------------------------------------------------------------------
+    # --- deleting -----------------------------------------------------------------------------------------------------
 
     def rename_all(self, partitions: Sequence[TopicPartition], new_name: Callable[[TopicPartition], str]) -> Steps:
-        """Note that logs are about to go, then rename their directories, then forget their checkpoints.
+        """Remove logs from the inventory, then rename their directories, then forget their checkpoints.
 
-        Each of the first two is durable before the next: consider a topic that is made again under its name. Its log
-        must not find the old directory, nor an entry or a checkpoint of the old log.
+        Each of the first two steps is durable before the next one: consider a topic that is recreated under its name.
+        Its log must not find the old directory, nor an entry or a checkpoint of the old log.
         """
         for some in slices(partitions, SLICE_LINES):
             self._records.about_to_go(some, is_synced=False)
@@ -111,7 +111,7 @@ class LogFolders:
             yield None
         self._records.forget_checkpoints(partitions)
         yield partial(self._files.fsync_directory, self._path)
-        with contextlib.suppress(OutOfSpace):  # the inventory has what holds, and the next checkpoint writes them
+        with contextlib.suppress(OutOfSpace):  # the inventory is right, and the next checkpoint writes them
             self._records.write_outdated_checkpoints()
 
     def _rename(self, partition: TopicPartition, new_name: str) -> None:
@@ -122,7 +122,7 @@ class LogFolders:
             self._files.rename_directory(path, join(self._path, new_name))
 
     def forget_all(self, partitions: Sequence[TopicPartition]) -> Steps:
-        """Have the inventory and the checkpoints know nothing of logs whose directories are not here, durably."""
+        """Remove logs without directories from the inventory, durably, and from the checkpoints."""
         known = [partition for partition in partitions if self._records.entry(partition) is not None]
         if not known:
             return
@@ -131,11 +131,11 @@ class LogFolders:
             yield None
         yield self._records.sync
         self._records.forget_checkpoints(known)
-        with contextlib.suppress(OutOfSpace):  # a line too many does no harm
+        with contextlib.suppress(OutOfSpace):  # a superfluous line does no harm
             self._records.write_outdated_checkpoints()
 
     def remove_deleted(self) -> Steps:
-        """Remove the files of deleted logs, one log after the other. That need not be durable. Raises StorageError."""
+        """Remove the files of deleted logs, one log after the other, without syncs. Raises StorageError."""
         for name in filter(is_deleted_directory, self._files.list_directory(self._path)):
             yield partial(self._remove_deleted, join(self._path, name))
 

@@ -1,4 +1,4 @@
-"""What a partition's log is given, and what it gives: the directory that it is in, and slices of its files."""
+"""The log directory as a partition's log sees it, and slices of log files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 OnDurable = Callable[[ApiError | None], None]
-"""Called once: with None when the append is durable, else with what to answer."""
+"""Called once: with None when the append is durable, else with the error to answer."""
 
 
 class LogHost(Protocol):
-    """The log directory that a log is in, as the log sees it."""
+    """The log directory as a log in it sees it."""
 
     @property
     def offline_reason(self) -> str:
-        """Why the directory is not used any more; empty if it is."""
+        """Why the directory is offline; empty if it is online."""
         ...
 
     def check_online(self) -> None:
@@ -32,20 +32,23 @@ class LogHost(Protocol):
         ...
 
     def acknowledge(self, log: RecordedLog, end_offset: int, on_durable: OnDurable) -> None:
-        """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
+        """Call `on_durable` when an append that ends at `end_offset` is as durable as its config requires."""
         ...
 
     def refusal(self, error: BaseException) -> ApiError:
-        """What to answer when a file could not be read or written; the directory is offline then, unless it is full."""
+        """Apply the consequences of a file error; return the ApiError to raise.
+
+        The directory goes offline, except for a lack of room.
+        """
         ...
 
     def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:
-        """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
+        """Take a partition with a damaged log offline, and only that one."""
         ...
 
     @property
     def full_disk(self) -> FullDisk:
-        """How much room the directory has."""
+        """The free room of the directory."""
         ...
 
     @property
@@ -59,27 +62,28 @@ class LogHost(Protocol):
         ...
 
     def wall_clock_ms(self) -> int:
-        """The machine's clock."""
+        """Return the wall clock in milliseconds."""
         ...
 
     @property
     def records(self) -> DirectoryRecords:
-        """What the directory's files say of the log, which changes before the log's own files do."""
+        """The directory's records of its logs; they change before a log's own files do."""
         ...
 
     def note(self, log: RecordedLog) -> None:
-        """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
+        """Record the durable state of a log in the inventory. An error of the disk takes the directory offline."""
         ...
 
 
 class LogSlice(NamedTuple):
-    """Bytes of a segment's log, with whole batches but perhaps the last one of several.
+    """A range of bytes in a segment's `.log`; it begins with a whole batch, and may end within a later one.
 
-    `sendfile` can send them as they are. It holds for one turn of the loop: then another file may have the path.
+    `sendfile` can send the bytes as they are. A slice is valid for one turn of the loop: later another file may have
+    the path.
     """
 
     path: str
     position: int
     byte_count: int
     is_older_segment: bool = False
-    """Whether what may be read goes on in a later segment."""
+    """Whether the readable records continue in a later segment."""

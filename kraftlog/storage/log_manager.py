@@ -1,7 +1,7 @@
-"""The log directories of a broker, and which of them a partition is in.
+"""The log directories of a broker, and which directory each partition is in.
 
-A directory that cannot be opened, or whose disk fails, is offline; the others go on. A broker without any is of no use:
-its caller ends it. The work that is due from time to time is done by `maintain` and `checkpoint`.
+A directory that cannot be opened, or whose disk fails, is offline; the others continue. The caller ends a broker with
+no online directory, and calls `maintain` and `checkpoint` periodically.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ logger = structlog.get_logger(__name__)
 
 
 class LogManager:
-    """All log directories of one broker. For one thread; use `open`."""
+    """All log directories of one broker. For one thread."""
 
     def __init__(
         self, runtime: Runtime, directories: Sequence[LogDirectory], failed: Mapping[str, str],
         new_id: Callable[[], UUID], clean_broker_epoch: int | None = None,
     ) -> None:  # fmt: skip
-        """Use `open`."""
+        """Call `open` instead."""
         self.clean_broker_epoch = clean_broker_epoch
-        """The broker's epoch at its last shutdown, if that was clean by what every directory says (KIP-966)."""
+        """The broker's epoch at its last shutdown, if that was clean in every directory (KIP-966)."""
         self.directories = tuple(directories)
-        """Those that could be opened; `offline_reason` tells which have failed since."""
+        """The directories that could be opened; those that have failed since have an `offline_reason`."""
         self.failed = dict(failed)
-        """By path, why a directory could not be opened."""
+        """The reason for each directory that could not be opened, by path."""
         self.cordoned: frozenset[UUID] = frozenset()
         """The directories that get no new partitions (KIP-1066)."""
         self.missing = MissingLogs([*(directory.path for directory in directories), *failed])
         self.new_id = new_id
-        """Makes the ids of directories, and what tells apart the names of logs that were deleted or set aside."""
+        """Makes the ids of directories, and the unique parts of names of logs that are deleted or set aside."""
         self.runtime = runtime
-        """What the work on the logs runs in."""
+        """The runtime in which the work on the logs runs."""
         self._removing, self._checkpointing, self._saving_high_watermarks = (
             SlicedWork(runtime, self._has_failed) for _ in range(3)
         )
@@ -66,9 +66,9 @@ class LogManager:
         on_progress: Callable[[RecoveryProgress], None] = lambda progress: None,
         open_files_max: int = OPEN_FILES_MAX, new_id: Callable[[], UUID] = random_uuid,
     ) -> LogManager:  # fmt: skip
-        """Open every directory and every log; what fails is offline.
+        """Open every directory and every log; a directory that fails is offline.
 
-        Raises DirectoryError for a directory that must not be used, as `LogDirectory.open` does; then none is.
+        Raises DirectoryError for a directory that must not be used, like `LogDirectory.open`; then all are released.
         """
         handles, inflation = FileHandles(files, open_files_max), InflationMemory()
         opened: list[LogDirectory] = []
@@ -103,22 +103,22 @@ class LogManager:
 
     @property
     def online(self) -> list[LogDirectory]:
-        """The directories that are in use."""
+        """The directories that are online."""
         return [directory for directory in self.directories if not directory.offline_reason]
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """The directory that has a partition, online or not; None if none has."""
+        """Return the directory that has a log of a partition, online or not; None if none has."""
         for directory in self.directories:
             if partition in directory.logs or partition in directory.damaged:
                 return directory
         return None
 
     def directories_of(self, partition: TopicPartition) -> list[LogDirectory]:
-        """The directories that have a log of a partition, online or not."""
+        """Return the directories that have a log of a partition, online or not."""
         return [of for of in self.directories if partition in of.logs or partition in of.damaged]
 
     def assess(self, partition: TopicPartition, topic_id: UUID) -> Finding:
-        """What this broker has of a partition whose topic has that id in the metadata (DB-89).
+        """Classify this broker's log of a partition; `topic_id` is the topic's id in the metadata (DB-89).
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
         """
@@ -130,31 +130,30 @@ class LogManager:
         finding = directory.findings.assess(partition, topic_id)
         if finding is not Finding.STRAY and directory.records.entry(partition) is not None:
             for other in others:
-                # It was moved by hand to where it is, whose inventory has it now.
+                # The log was moved by hand to this directory, whose inventory has it now.
                 other.findings.forget_missing([partition])
         return finding
 
     def is_damaged(self, partition: TopicPartition) -> bool:
-        """Whether a partition is offline because records of its log are missing, or all of it."""
+        """Whether a partition is offline because its log is damaged or missing."""
         directory = self.directory_of(partition)
         return partition in self.missing if directory is None else partition in directory.damaged
 
     def was_damaged_at_start(self, partition: TopicPartition) -> bool:
-        """Whether a log is damaged, and was so already when its directory was opened."""
+        """Whether a log is missing, or is damaged and was so when its directory was opened."""
         directory = self.directory_of(partition)
         return partition in self.missing if directory is None else directory.findings.was_damaged_at_start(partition)
 
     def log_of(self, partition: TopicPartition) -> PartitionLog:
-        """A partition's log.
+        """Return a partition's log.
 
-        Raises ApiError: KAFKA_STORAGE_ERROR if it is offline on this broker, UNKNOWN_TOPIC_OR_PARTITION if it is not
-        here.
+        Raises ApiError: KAFKA_STORAGE_ERROR if the log is offline, UNKNOWN_TOPIC_OR_PARTITION if there is none.
         """
         directory = self.directory_of(partition)
         if directory is None:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{partition.topic}-{partition.partition_id} is in none of this broker's log directories",
+                f"none of this broker's log directories has {partition.topic}-{partition.partition_id}",
             )
         directory.check_online()
         if partition in directory.damaged:
@@ -164,23 +163,24 @@ class LogManager:
     def create_log(
         self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, wanted_id: UUID | None = None
     ) -> PartitionLog:
-        """Make a partition's log. Raises ApiError(KAFKA_STORAGE_ERROR).
+        """Create a partition's log. Raises ApiError(KAFKA_STORAGE_ERROR).
 
-        It is in the directory with `wanted_id`, which the controller has chosen (KIP-858), if that is online, else in
-        the one whose inventory expects it (DB-95), else in the one with the fewest logs that is not cordoned.
+        `wanted_id` is the directory that the controller has chosen (KIP-858). The log is created in a directory that
+        `expect` has chosen for it, else in that one if it is online, else in one whose inventory expects the log
+        (DB-95), else in the directory with the fewest logs that is not cordoned.
         """
         noted = self.expecting(partition, topic_id)
         expecting = [directory for directory in self.online if partition in directory.expected]
         directory = expecting[0] if expecting else self._home(wanted_id, noted)
         for other in noted:
-            if other is not directory:  # it was not here for a while, in which the log was made in this one
+            if other is not directory:  # `other` was offline for a while, in which the log was made in this one
                 other.findings.forget_missing([partition])
         log = directory.create_log(partition, topic_id, config, self.runtime.wall_clock_ms(), self.new_id())
         self.missing.forget(partition)
         return log
 
     def expecting(self, partition: TopicPartition, topic_id: UUID) -> list[LogDirectory]:
-        """The directories whose inventory has the log as one of which nothing was flushed (DB-95)."""
+        """Return the directories whose inventory has the log as one that was never flushed (DB-95)."""
         return [directory for directory in self.online if directory.records.is_expected(partition, topic_id)]
 
     def _home(self, wanted_id: UUID | None, expecting: list[LogDirectory]) -> LogDirectory:
@@ -190,7 +190,7 @@ class LogManager:
         if not candidates:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"none of {len(self.directories) + len(self.failed)} log directories takes a new partition: they are"
+                f"none of {len(self.directories) + len(self.failed)} log directories accepts a new partition: all are"
                 " offline or cordoned",
             )
         return min(
@@ -198,14 +198,14 @@ class LogManager:
         )
 
     def forget_expected(self) -> None:
-        """No log is about to be made any more."""
+        """Forget the logs that were about to be created."""
         for directory in self.directories:
             directory.expected.clear()
 
     def retire_log(self, partition: TopicPartition, reason: ApiError) -> list[LogDirectory]:
-        """Have no log of a partition from now on; returns where its files are, for `LogManager.delete_logs`.
+        """Stop using a partition's log; return the directories with its files, for `LogManager.delete_logs`.
 
-        Who waits for its appends gets `reason`.
+        Waiting appends fail with `reason`.
         """
         self.missing.forget(partition)
         found = self.directories_of(partition)
@@ -214,7 +214,7 @@ class LogManager:
         return found
 
     def delete_logs(self, retired: Mapping[TopicPartition, Sequence[LogDirectory]]) -> Steps:
-        """Take the files of retired logs away, durably, with a few syncs for each directory; a failure is logged."""
+        """Delete retired logs, durably, with a few syncs for each directory; a failure is logged."""
         for directory in self.directories:
             partitions = [partition for partition, found in retired.items() if directory in found]
             if partitions:
@@ -227,14 +227,14 @@ class LogManager:
                     )  # fmt: skip
 
     def accept_loss(self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig) -> PartitionLog:
-        """Have a damaged log go on with what is left of it, which is nothing if it is missing.
+        """Repair a damaged log to continue with its remaining records; a missing log starts empty.
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
         """
         directory = self.directory_of(partition)
         if directory is None and partition in self.missing:
             logger.error(
-                "a partition begins with an empty log: it was elected uncleanly, and its log is missing",
+                "a partition starts with an empty log: its log is missing, and it was elected uncleanly",
                 log=directory_name(partition), reason=self.missing.reason(partition),
             )  # fmt: skip
             return self.create_log(partition, topic_id, config)
@@ -242,19 +242,20 @@ class LogManager:
             return self.log_of(partition)
         return directory.findings.accept_loss(partition, config, self.runtime.wall_clock_ms())
 
-    # --- from time to time --------------------------------------------------------------------------------------------
+    # --- periodic work ------------------------------------------------------------------------------------------------
 
     def maintain(self) -> int:
-        """Delete what retention no longer keeps, flush what is due; returns how many segments were deleted.
+        """Apply retention, and flush logs that are due; return the number of deleted segments.
 
-        Kafka looks every `log.retention.check.interval.ms`. An error of a disk takes its directory offline.
+        Kafka does this every `log.retention.check.interval.ms`. An error of a disk takes its directory offline.
         """
         return sum(self.maintain_in_steps())
 
     def maintain_in_steps(self) -> Iterator[int]:
-        """The same, with a step for each log, which says how many segments it deleted.
+        """Like `maintain`, with one step for each log, which yields the number of its deleted segments.
 
-        A log that is emptied is synced several times. Logs may come and go between two steps.
+        The steps are separate because a log that is emptied needs several syncs. Logs may be added and removed between
+        two steps.
         """
         now_ms = self._retention_now_ms()
         if self._removing.is_idle:
@@ -270,7 +271,7 @@ class LogManager:
                     log.remove_old_log_without_room()
                     deleted = log.delete_old_segments(now_ms).segment_count
                 except ApiError as error:
-                    _warn("retention has to wait", error, directory=log.directory)
+                    _warn("retention is postponed", error, directory=log.directory)
                 if log.durability.is_flush_due(log.config, self.runtime.wall_clock_ms()):
                     directory.commits.wait(log, log.log_end_offset, lambda error: None)
                 yield deleted
@@ -280,12 +281,12 @@ class LogManager:
             yield from directory.removal.remove_deleted()
 
     def _has_failed(self, error: BaseException) -> None:
-        logger.error("work on the log directories has failed; it is tried again", reason=repr(error))
+        logger.error("periodic work on the log directories failed; it will be retried", reason=repr(error))
 
     def forget_producers(self, expiration_ms: int) -> int:
-        """Forget the producers of each log that have appended nothing to it for so long; returns how many (DB-70).
+        """Forget each log's producers without appends for `expiration_ms`; return their number (DB-70).
 
-        Kafka looks every `producer.id.expiration.check.interval.ms`.
+        Kafka does this every `producer.id.expiration.check.interval.ms`.
         """
         now_ms = self._retention_now_ms()
         return sum(
@@ -294,22 +295,22 @@ class LogManager:
         )  # fmt: skip
 
     def _retention_now_ms(self) -> int:
-        """The time to delete and forget by."""
+        """Return the time, in milliseconds, by which retention and the expiration of producers are decided."""
         was_on_trial = self._clock.is_on_trial
         now_ms = self._clock.now_ms(self.runtime.wall_clock_ms(), self.runtime.now_ms())
         if self._clock.is_on_trial and not was_on_trial:
             logger.warning(
-                "the clock has jumped ahead: retention by time waits until it has kept to that for an hour",
+                "the clock has jumped ahead: retention by time waits until the clock has been steady for an hour",
                 clock_ms=self.runtime.wall_clock_ms(), retention_clock_ms=now_ms,
             )  # fmt: skip
         return now_ms
 
     def checkpoint(self) -> None:
-        """Begin to write the checkpoints of every directory, so that a start after a crash reads little (DB-97)."""
+        """Begin to write the checkpoints of every directory, so that a startup after a crash reads little (DB-97)."""
         self._write(self._checkpointing, LogDirectory.checkpoint)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Begin to write what of each log is committed, so that a start need not find out again (DB-97)."""
+        """Begin to write the high watermarks of every directory, so that a startup has them (DB-97)."""
         self._write(self._saving_high_watermarks, LogDirectory.checkpoint_high_watermarks)
 
     def _write(self, work: SlicedWork, written: Callable[[LogDirectory], Steps]) -> None:
@@ -318,22 +319,22 @@ class LogManager:
                 try:
                     yield from written(directory)
                 except ApiError as error:
-                    _warn("a checkpoint is not written", error, path=directory.path)
+                    _warn("a checkpoint was not written", error, path=directory.path)
 
-        if work.is_idle:  # else the last time is still under way
+        if work.is_idle:  # else the previous checkpoint is still in progress
             work.start(steps(), is_small=False)
 
     def stop_work(self) -> None:
-        """Begin nothing any more because its time has come: `close` writes and flushes all, and may be in a thread."""
+        """Stop all periodic work: `close`, which may run in another thread, writes and flushes everything."""
         for work in (self._removing, self._checkpointing, self._saving_high_watermarks):
             work.stop()
         for directory in self.directories:
             directory.stop_due_flushes()
 
     def close(self, broker_epoch: int) -> bool:
-        """Shut every directory down cleanly; returns whether that went well. One that fails is recovered at the start.
+        """Shut every directory down cleanly; return whether all succeeded. The next startup recovers the others.
 
-        For any thread, when nothing is appended any more.
+        Callable from any thread, once there are no more appends.
         """
         is_clean = not self.failed
         for directory in self.directories:
@@ -347,7 +348,7 @@ class LogManager:
 
 
 def _clean_epoch(directory: LogDirectory) -> int | None:
-    """The broker's epoch at the clean shutdown of a directory, before `load`; one that cannot be read is offline."""
+    """Return the broker's epoch at a directory's clean shutdown, before `load`; an unreadable one goes offline."""
     try:
         return directory.records.clean_broker_epoch
     except (StorageError, FlushFailed) as error:
@@ -356,6 +357,6 @@ def _clean_epoch(directory: LogDirectory) -> int | None:
 
 
 def _warn(event: str, error: ApiError, **where: str) -> None:
-    """Log what has to wait; of a full disk the directory has said it, once for all."""
+    """Log that work is postponed; for a full disk the directory has logged that once already."""
     if not isinstance(error.__cause__, OutOfSpace):
         logger.warning(event, reason=str(error), **where)

@@ -17,13 +17,13 @@ from kraftlog.storage.timestamps import FoundRecord, Search, first_not_older, ne
 
 
 class LogReader:
-    """Reads one log, and owns nothing of it. Every method raises ApiError(KAFKA_STORAGE_ERROR) for an offline log."""
+    """Reads one log without owning any of its state. Every method raises ApiError(KAFKA_STORAGE_ERROR) if offline."""
 
     def __init__(
         self, handles: FileHandles, partition: TopicPartition, segments: SegmentList, producers: ProducerHistory,
         health: LogHealth, log_start_offset: Callable[[], int], inflation: InflationMemory,
     ) -> None:  # fmt: skip
-        """`log_start_offset` tells the first offset that may be read."""
+        """`log_start_offset` returns the first offset that may be read."""
         self._handles = handles
         self._partition = partition
         self._segments = segments
@@ -33,10 +33,10 @@ class LogReader:
         self._inflation = inflation
 
     def locate(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True) -> LogSlice | None:
-        """The bytes from the batch with `offset` on, up to where the batch with `end_offset` begins; None if none is.
+        """Find the bytes from the batch with `offset` to the beginning of the batch with `end_offset`; None if none.
 
-        At most `max_bytes`, and none if the first batch is larger; but with `min_one_batch` that is whole however large
-        it is (DB-66). They are of one segment. Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        The slice is of one segment and has at most `max_bytes`. If the first batch is larger, the result is None, or
+        with `min_one_batch` that whole batch (DB-66). Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
         if offset == end_offset == self._segments.last.end_offset:  # most of a follower's partitions, at each fetch
             self._health.check()
@@ -63,27 +63,27 @@ class LogReader:
         if not start_offset <= offset <= end_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self._partition.topic}-{self._partition.partition_id} has offsets {start_offset} to {end_offset},"
-                f" and {offset} is asked for",
+                f"offset {offset} is out of range: {self._partition.topic}-{self._partition.partition_id} has offsets"
+                f" {start_offset} to {end_offset}",
             )
 
     def read(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True) -> bytes:
-        """The bytes that `locate` finds; nothing if it finds none. Raises as it does."""
+        """Return the bytes that `locate` finds, which may be none. Raises the errors of `locate`."""
         found = self.locate(offset, max_bytes, end_offset, min_one_batch=min_one_batch)
         return b"" if found is None else self.read_slice(found)
 
     def read_slice(self, found: LogSlice) -> bytes:
-        """The bytes of a slice."""
+        """Read the bytes of a slice."""
         with self._health:
             return self._handles.get(found.path).read_at(found.position, found.byte_count)
 
     def open_slice(self, found: LogSlice) -> OpenSlice:
-        """A slice to read in later turns; call this in the turn in which it was located."""
+        """Open a slice to read it in later turns; call this in the turn in which it was located."""
         with self._health:
             return OpenSlice(self._handles, found)
 
     def search_timestamp(self, timestamp_ms: int) -> Search:
-        """Look for the first record that is not older, by the records' own timestamps (DB-51)."""
+        """Search for the first record that is not older, by the records' own timestamps (DB-51)."""
         start_offset = self._log_start_offset()
         while True:
             with self._health:
@@ -93,26 +93,26 @@ class LogReader:
             found = yield from first_not_older(batch, timestamp_ms, start_offset, self._inflation)
             if found is not None:
                 return found
-            # The records that are as new as its header says are below the log's start, or there are none.
+            # The records with the header's largest timestamp are below the log's start, or do not exist.
             start_offset = max(batch.header.last_offset + 1, self._log_start_offset())
 
     def search_newest(self) -> Search:
-        """Look for the record with the largest timestamp (DB-51); the result is None if no record has one."""
+        """Search for the record with the largest timestamp (DB-51); the result is None if no record has a timestamp."""
         start_offset = self._log_start_offset()
         with self._health:
             batches = self._segments.newest_batches(start_offset)
         return (yield from newest_of(batches, start_offset, self._inflation))
 
     def find_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
-        """The result of `search_timestamp`, however long it takes."""
+        """Return the result of `search_timestamp`, without pauses."""
         return result_of(self.search_timestamp(timestamp_ms))
 
     def find_newest(self) -> FoundRecord | None:
-        """The result of `search_newest`, however long it takes."""
+        """Return the result of `search_newest`, without pauses."""
         return result_of(self.search_newest())
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of these offsets must leave out (DB-73)."""
+        """Return the aborted transactions that a reader of these offsets must leave out (DB-73)."""
         with self._health:
             return self._producers.aborted(self._segments.from_offset(start_offset), start_offset, end_offset)
 
@@ -121,15 +121,15 @@ class OpenSlice:
     """A slice of a segment's log whose file stays open until `close`, also if the segment is deleted or replaced."""
 
     def __init__(self, handles: FileHandles, found: LogSlice) -> None:
-        """Use `LogReader.open_slice`."""
+        """Call `LogReader.open_slice` instead."""
         self._handles = handles
         self._found = found
         self._file = handles.pin(found.path)
 
     def read(self) -> bytes:
-        """Its bytes. Raises StorageError."""
+        """Read the bytes. Raises StorageError."""
         return self._file.read_at(self._found.position, self._found.byte_count)
 
     def close(self) -> None:
-        """It is not read again."""
+        """Release the file."""
         self._handles.unpin(self._file)

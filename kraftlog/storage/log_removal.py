@@ -1,7 +1,6 @@
-"""How logs leave a log directory: they are deleted, or set aside under a name of their own.
+"""Deletes logs of a log directory, or sets them aside, both by a durable rename of the log's directory.
 
-What is renamed is not found any more, durably, under the name of the partition. The files of deleted logs are removed
-later, and those that were set aside stay until an operator deletes them.
+The files of deleted logs are removed later. Those of logs that were set aside stay until an operator deletes them.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from kraftlog.storage.slices import Steps, run_at_once
 
 
 class LogRemoval:
-    """Of one log directory. For one thread."""
+    """The removal of logs from one log directory. For one thread."""
 
     def __init__(
         self, host: LogHost, files: FileSystem, path: str, folders: LogFolders,
         retire: Callable[[TopicPartition, ApiError], None],
     ) -> None:  # fmt: skip
-        """`retire` has the directory use a log no longer; who waits for its appends gets the error."""
+        """`retire` makes the directory stop using a log; the log's waiting appends fail with the error."""
         self._host = host
         self._files = files
         self._path = path
@@ -34,23 +33,22 @@ class LogRemoval:
         self._is_removing = False
 
     def delete_log(self, partition: TopicPartition, unique: UUID, reason: ApiError) -> None:
-        """Take a partition's log away, durably; its files are removed by `remove_deleted`, later.
+        """Rename a partition's log for deletion, durably; `remove_deleted` removes its files later.
 
-        Who waits for its appends gets `reason`. `unique` makes the name of what is left one of its own. Raises
-        ApiError(KAFKA_STORAGE_ERROR). The directory has no such log then either: consider a topic whose log is on a
-        disk that has failed. Another topic with its name must not find that log. The files are a stray of the next
-        start that finds them.
+        Waiting appends fail with `reason`. `unique` makes the new name unique. Raises ApiError(KAFKA_STORAGE_ERROR);
+        also then the directory has stopped using the log. Consider a topic whose log is on a disk that has failed: a
+        new topic of that name must not find the old log. A later startup that finds the files treats them as a stray.
         """
         self._take_away(partition, deleted_directory_name(partition, unique), reason)
 
     def set_stray_aside(self, partition: TopicPartition, unique: UUID, reason: ApiError) -> str:
-        """As `delete_log`, but the files stay, under a name of their own, which is returned."""
+        """Like `delete_log`, but keep the files under a unique name; return that name."""
         name = stray_directory_name(partition, unique)
         self._take_away(partition, name, reason)
         return name
 
     def has_stray(self, partition: TopicPartition) -> bool:
-        """Whether files of a log of a partition were set aside. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Whether a log of a partition was set aside here. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         self._host.check_online()
         try:
             return any(is_stray_directory(name, partition) for name in self._files.list_directory(self._path))
@@ -62,15 +60,15 @@ class LogRemoval:
         run_at_once(self._rename_all([partition], lambda _: new_name))
 
     def delete_logs(self, partitions: Sequence[TopicPartition], new_id: Callable[[], UUID]) -> Steps:
-        """Take the files of retired logs away, all with a few syncs (DB-95); `remove_deleted` removes them later.
+        """Rename retired logs for deletion, with a few syncs for all (DB-95); `remove_deleted` removes them later.
 
-        Durable at its end: from then on no crash brings a log back. Raises ApiError(KAFKA_STORAGE_ERROR), and then the
-        files are strays of the next start that finds them.
+        After the last step no crash brings a log back. Raises ApiError(KAFKA_STORAGE_ERROR); then a later startup that
+        finds the files treats them as strays.
         """
         yield from self._rename_all(partitions, lambda partition: deleted_directory_name(partition, new_id()))
 
     def _rename_all(self, partitions: Sequence[TopicPartition], new_name: Callable[[TopicPartition], str]) -> Steps:
-        """As `LogFolders.rename_all`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Call `LogFolders.rename_all`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         self._host.check_online()
         try:
             yield from self._folders.rename_all(partitions, new_name)
@@ -80,7 +78,7 @@ class LogRemoval:
     def remove_deleted(self) -> Steps:
         """Remove the files of deleted partitions, one after the other, in the disk's thread. Does not raise.
 
-        That need not be durable: the next start removes what comes back. Nothing of them is open.
+        No sync is needed: the next startup removes files that a crash brings back. None of the files is open.
         """
         if self._host.offline_reason or self._is_removing:
             return

@@ -1,7 +1,7 @@
 """Logs that were moved by hand from one log directory of a broker to another one, while the broker was down (DB-89).
 
-The inventory of the directory that a log has left says what the log had. A start that opens the log in its new place
-compares it with that, and has the inventory there take it over.
+The inventory of the log's previous directory still has its entry. A startup that opens the log in its new directory
+checks the log against that entry, and adds the entry to the new directory's inventory.
 """
 
 from __future__ import annotations
@@ -29,48 +29,48 @@ class InventoriedDirectory(Protocol):
     offline_reason: str
 
     def fail(self, error: BaseException) -> None:
-        """Its disk has failed."""
+        """Take the directory offline: its disk has failed."""
         ...
 
 
 @dataclass(slots=True)
 class MovedLog:
-    """A log as the inventory of the directory has it that the log has left (`directory_records.RecordedLog`)."""
+    """A moved log by the inventory of its previous directory; a `directory_records.RecordedLog`."""
 
     partition: TopicPartition
     log_start_offset: int
     entry: LogEntry
     was_shut_down_cleanly: bool
-    """Whether the directory was that has the entry."""
+    """Whether the previous directory was."""
     high_watermark: int = 0
 
     @property
     def log_end_offset(self) -> int:
-        """As far as it is known."""
+        """The known part of the log ends at its recovery point."""
         return self.recovery_point_to_save
 
     @property
     def recovery_point_to_save(self) -> int:
-        """From where on a start must read."""
+        """The offset from which a startup must read the log."""
         return max(0, self.entry.recovery_point)
 
     @property
     def inventory_key(self) -> tuple[int, ...]:
-        """That of no open log."""
+        """An empty key, which no open log has."""
         return ()
 
     def inventory_entry(self, topic_id: UUID) -> LogEntry:
-        """What the inventory has."""
+        """The entry of the previous inventory."""
         return replace(self.entry, topic_id=topic_id)
 
 
 def find_moved_logs(
     files: FileSystem, path: str, others: Iterable[tuple[InventoriedDirectory, bool]]
 ) -> dict[TopicPartition, MovedLog]:
-    """The logs in the directory at `path` that the inventories of others have, and these directories do not.
+    """Return the logs in the directory at `path` that only the inventories of other directories have.
 
-    `others`: each with whether it was shut down cleanly. One that cannot be read is offline from now on. Raises
-    StorageError if the directory at `path` cannot be read.
+    `others` are the other directories, each with whether it was shut down cleanly. An unreadable one goes offline.
+    Raises StorageError if the directory at `path` is unreadable.
     """
     here = set(files.list_directory(path))
     found: dict[TopicPartition, MovedLog] = {}
@@ -93,18 +93,19 @@ def _has_log(files: FileSystem, directory: str, partition: TopicPartition) -> bo
 
 
 def take_over(records: DirectoryRecords, known: Known, moved: MovedLog | None) -> Known:
-    """What is known of a log before its files are read, if it may have been moved here; `known`: without that.
+    """Return the recorded state of a log that may have been moved here, before its files are read.
 
-    `records`: those of the directory where the log is now, whose own inventory beats the other one. It has the entry
-    from now on, unless the disk is full. Raises StorageError, FlushFailed.
+    `records` are those of the log's present directory, and `known` is the state by them. Their inventory overrides the
+    previous one; if it has no entry, it gets the previous one, unless the disk is full. Raises StorageError,
+    FlushFailed.
     """
     if moved is None or known.entry is not None:
         return known
     if moved.partition not in records.topic_ids:
         records.write_topic_id(moved.partition, moved.entry.topic_id)
     if records.topic_ids[moved.partition] != moved.entry.topic_id:
-        return known  # it is of another topic with the name
-    with contextlib.suppress(OutOfSpace):  # then the other inventory keeps it
+        return known  # it is of another topic of that name
+    with contextlib.suppress(OutOfSpace):  # then only the other inventory has it
         records.note([moved])
     return replace(
         known, entry=moved.entry, recovery_point=moved.recovery_point_to_save,

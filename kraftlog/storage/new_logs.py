@@ -1,4 +1,4 @@
-"""New logs of a broker: which ones they are, and what inventories say before they are made, many at once (DB-95)."""
+"""New logs of a broker: which logs are new, and the records in inventories before many are created at once (DB-95)."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from kraftlog.storage.slices import SLICE_LINES, Steps, slices
 
 
 def would_be_new(logs: LogManager, partition: TopicPartition, topic_id: UUID, wanted_id: UUID) -> bool:
-    """Whether a log of a partition is likely to be made, and its inventory does not expect it yet.
+    """Whether a partition's log is likely to be created, and no inventory expects it yet.
 
-    `wanted_id`: the directory that the metadata has for the replica.
+    `wanted_id` is the replica's directory in the metadata.
     """
     if len(logs.online) < len(logs.directories) or logs.failed or logs.directory_of(partition) is not None:
-        return False  # it may be in one that is not here
+        return False  # it may be in a directory that is offline
     is_here = wanted_id in [directory.directory_id for directory in logs.directories]
     is_open = is_reserved(wanted_id.bytes) and wanted_id.bytes not in (LOST_DIRECTORY, DAMAGED_DIRECTORY)
     entries = [directory.records.entry(partition) for directory in logs.directories]
     return (is_here or is_open) and all(entry is None or entry.topic_id != topic_id for entry in entries)
 
 
-# Consider a broker whose log directory A is not there for a start: the metadata has its replica as damaged then.
-# When A is back, its log is in A, and the replica is as it was. If nothing of the log was flushed, a loss of power may
-# have left no more of it than a line in A's inventory: then the log is in A all the same.
+# Consider a broker that starts once without its log directory A: the metadata then has the replica as damaged. When A
+# is back, the log is in A, and the replica is sound. If the log was never flushed, a power failure may have left only
+# its line in A's inventory: the log still counts as being in A.
 #
-# But A's line is old if the metadata has the replica in another directory that is not here: the partition was copied
-# into that one while A was away. So A's inventory forgets it before the controller is told that the replica is damaged.
-# Else the next start without that directory would make an empty log in A, which could lead.
+# But A's line is out of date if the metadata has the replica in another directory, which is missing: the partition was
+# copied into that one while A was away. So A's inventory forgets the log before the broker reports the replica as
+# damaged. Otherwise the next startup without that directory would create an empty log in A, which could lead.
 def check_is_new(logs: LogManager, partition: TopicPartition, topic_id: UUID, assigned_id: UUID) -> None:
-    """Raise ApiError(KAFKA_STORAGE_ERROR) if a log that no directory has was in one that is not here (DB-89).
+    """Raise ApiError(KAFKA_STORAGE_ERROR) if a log that no directory has was in a missing directory (DB-89).
 
-    `assigned_id`: the directory that the metadata has for the replica. To be asked when all directories are online.
+    `assigned_id` is the replica's directory in the metadata. Call this when all directories are online.
     """
     present = [directory.directory_id for directory in logs.directories]
     expecting = logs.expecting(partition, topic_id)
@@ -49,16 +49,17 @@ def check_is_new(logs: LogManager, partition: TopicPartition, topic_id: UUID, as
                 name = directory_name(partition)
                 raise ApiError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"{directory.path} has no room to note that its log of {name} is old; make room on its file system",
+                    f"{directory.path} has no room to record that its log of {name} is out of date; make room on its"
+                    " file system",
                 )
     logs.missing.check(partition, assigned_id, present)
 
 
 def expect_logs(logs: LogManager, wanted: Mapping[TopicPartition, tuple[UUID, UUID]]) -> Steps:
-    """Have the inventories expect new logs, each with one sync, before `LogManager.create_log` makes them.
+    """Record new logs in the inventories, with one sync for each inventory, before `LogManager.create_log`.
 
-    `wanted`: by partition, the topic's id, and the directory that the controller has chosen. A log that is made
-    without this has a sync of its own.
+    `wanted` has, by partition, the topic id and the directory that the controller has chosen. A log that is created
+    without this call needs a sync of its own.
     """
     expected: dict[UUID, dict[TopicPartition, UUID]] = {}
     counts = {of.directory_id: len(of.logs) + len(of.damaged) for of in logs.online}

@@ -1,14 +1,14 @@
-"""The log that a follower had before it started over, kept beside the new one until it cannot be missed (DB-34).
+"""The log that a follower had before it started over, kept beside the new one until it cannot be needed (DB-34).
 
     00000000000000000466-7.old           the segment from offset 466 on, set aside while the leader's epoch was 7
     00000000000000009000-7.start-over    the log is about to start over at 9000; empty
 
-Segments are renamed, and nothing is copied. While that goes on, the second file is there: a start that finds it, and a
-log start of 9000 on the disk, finishes it; with another log start, nothing has happened yet. So each record of the old
-log is in one of the two, whenever the process ends.
+The segments are renamed, not copied. During the renames the second file exists. A startup that finds it finishes the
+renames if the log start offset on disk is 9000; with another log start offset they have not begun. So each record of
+the old log is in one of the two logs, whenever the process ends.
 
-There is one old log of a partition at most, the first one. It goes when a record of the leader's epoch is committed
-here, as `.cut` files do, or when less than a tenth of the disk is free. Kafka opens neither file.
+A partition has at most one old log, the first one. It is removed when a record of the leader's epoch is committed here,
+like `.cut` files, or when less than a tenth of the disk is free. Kafka opens neither file.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ logger = structlog.get_logger(__name__)
 OLD_SUFFIX: Final = ".old"
 START_OVER_SUFFIX: Final = ".start-over"
 SPACE_DIVISOR: Final = 10
-"""An old log goes when less than one part in so many of the disk is free."""
+"""An old log is removed when less than the size of the disk divided by this is free."""
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{1,10})(\.old|\.start-over)\Z", re.ASCII)
 
 
 class OldFile(NamedTuple):
-    """One file."""
+    """The name of one file."""
 
     leader_epoch: int
-    """The epoch of the leader for which the log starts over."""
+    """The epoch of the leader from which the new log is copied."""
     offset: int
-    """The first offset of the segment, or at which the new log begins."""
+    """The base offset of the segment; for `.start-over`, the offset at which the new log begins."""
     suffix: str = OLD_SUFFIX
 
     @property
@@ -53,31 +53,31 @@ class OldFile(NamedTuple):
 
     @classmethod
     def named(cls, name: str) -> OldFile | None:
-        """The file with a name; None if that is another file."""
+        """Parse a file name; None if it is not the name of such a file."""
         found = _NAME.match(name)
         return None if found is None else cls(int(found[2]), int(found[1]), found[3])
 
 
 class OldLog:
-    """Of one partition. For one thread."""
+    """The old log of one partition, if it has one. For one thread."""
 
     def __init__(self, handles: FileHandles, directory: str, names: Iterable[str]) -> None:
-        """`names` are those in the log's directory when it was opened, and `finish_start_over` had been called."""
+        """`names` are the names of the files in the log's directory, after `finish_start_over`."""
         self._handles = handles
         self._directory = directory
         self._files = sorted(file for name in names if (file := OldFile.named(name)) and file.suffix == OLD_SUFFIX)
         self._under_way: OldFile | None = None
 
     def __len__(self) -> int:
-        """How many segments are kept."""
+        """The number of segments that are kept."""
         return len(self._files)
 
     # --- starting over ------------------------------------------------------------------------------------------------
 
     def begin(self, offset: int, leader_epoch: int) -> bool:
-        """Note durably that the log is about to start over; returns whether its segments are to be set aside.
+        """Record durably that the log is about to start over; return whether its segments are to be set aside.
 
-        They are not if there is an old log, or too little room. Raises StorageError, FlushFailed.
+        They are not if there is an old log already, or too little room. Raises StorageError, FlushFailed.
         """
         if self._files or has_little_space(self._handles.files, parent_directory(self._directory)):
             return False
@@ -92,7 +92,7 @@ class OldLog:
         return True
 
     def set_aside(self, segment: Segment) -> None:
-        """Rename a segment's log, and remove its other files; not durable. Raises StorageError."""
+        """Rename a segment's `.log`, and remove its other files, without a sync. Raises StorageError."""
         if self._under_way is None:
             return
         file = OldFile(self._under_way.leader_epoch, segment.base_offset)
@@ -101,36 +101,36 @@ class OldLog:
             self._files = sorted([*self._files, file])
 
     def end(self) -> None:
-        """The new log has begun, durably. Raises StorageError, FlushFailed."""
+        """Note that the new log has begun, durably. Raises StorageError, FlushFailed."""
         if self._under_way is not None:
             self._handles.remove(self._path(self._under_way))
-            # Durable before anything is appended: else a start might take the new log for the old one.
+            # Durable before anything is appended: otherwise a startup might take the new log for the old one.
             self._handles.files.fsync_directory(self._directory)
             self._under_way = None
             logger.info(
-                "the log that a follower had before it started over is kept for now", directory=self._directory,
+                "the old log of a follower that started over is kept for now", directory=self._directory,
                 segments=len(self._files),
             )  # fmt: skip
 
     # --- forgetting ---------------------------------------------------------------------------------------------------
 
     def forget(self, high_watermark: int, epochs: LeaderEpochs) -> None:
-        """Remove it if it can no longer be missed, as the high watermark is there now."""
+        """Remove the old log if it can no longer be needed with this high watermark."""
         if self._files and epochs.is_committed(self._files[-1].leader_epoch, high_watermark):
             self._remove()
 
     def remove_without_room(self) -> None:
-        """Remove it if less than a tenth of the disk is free. Raises StorageError."""
+        """Remove the old log if less than a tenth of the disk is free. Raises StorageError."""
         if has_little_space(self._handles.files, parent_directory(self._directory)):
             logger.warning(
-                "the log that a follower had before it started over is removed: the disk is nearly full",
+                "the old log of a follower that started over is removed: the disk is nearly full",
                 directory=self._directory, segments=len(self._files),
             )  # fmt: skip
             self._remove()
 
     def _remove(self) -> None:
         for file in self._files:
-            with contextlib.suppress(StorageError):  # the next start sees it again
+            with contextlib.suppress(StorageError):  # the next startup finds the file again
                 self._handles.remove(self._path(file))
         self._files.clear()
 
@@ -148,19 +148,17 @@ def finish_start_over(
     handles: FileHandles, directory: str, names: Collection[str], log_start_offset: int,
     about_to_start_over: Callable[[int], None],
 ) -> bool:  # fmt: skip
-    """Finish what a crash has interrupted, before a log is opened whose start is that on disk; returns whether it did.
+    """Finish starting over after a crash, before the log is opened; return whether there was anything to finish.
 
-    `names` are those in its directory. Nothing was appended to the new log yet: all that there is belongs to the old
-    one. `about_to_start_over` notes that its segments go: if the old log started at the same offset, the crash may have
-    come before that. Raises StorageError.
+    `names` are the names of the files in the log's directory, and `log_start_offset` is the one on disk. Nothing was
+    appended to the new log yet, so all segments belong to the old one. `about_to_start_over` records that they go: if
+    the old log started at the same offset, the crash may have come before that record. Raises StorageError.
     """
     is_finished = False
     found = [file for name in names if (file := OldFile.named(name)) and file.suffix == START_OVER_SUFFIX]
     for under_way in found:
         if under_way.offset == log_start_offset:
-            logger.warning(
-                "a log starts over, which a crash had interrupted", directory=directory, offset=log_start_offset
-            )
+            logger.warning("resumed starting a log over after a crash", directory=directory, offset=log_start_offset)
             is_finished = True
             about_to_start_over(log_start_offset)
             bases = [offset for name in names if (offset := offset_in_name(name, LOG_SUFFIX)) is not None]

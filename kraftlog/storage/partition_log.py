@@ -1,9 +1,10 @@
-"""The log of one partition: appends, truncation, deletion. What is durable of it, and reading it, are in its parts.
+"""The log of one partition: appends, truncation, deletion. `Durability` flushes it, `LogReader` reads it.
 
-- An append writes; a flush makes it durable (`Durability`). Without room it is refused, and the log is as it was.
-- Before a truncation the recovery point on disk is lowered, and later segments go before the cut, the last one first.
-- DeleteRecords is durable when it returns; retention needs nothing durable, since the first segment shows the start.
-  Before the last segment goes, the start is saved.
+- An append writes; a flush makes it durable. Without room an append is refused, and the log does not change.
+- Before a truncation the recovery point on disk is lowered. Then later segments are removed, the last one first, and
+  then the segment with the offset is cut.
+- DeleteRecords is durable when it returns. Retention need not save the log start offset, since the first segment shows
+  it; only before all segments are deleted it is saved.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from kraftlog.storage.rewrites import Rewrites
 from kraftlog.storage.segment_list import SegmentList
 
 HIGH_WATERMARK: Final = -1
-"""As the offset of DeleteRecords: all that is committed."""
+"""As the offset of DeleteRecords: up to the high watermark."""
 
 EPOCH_MAX: Final = 2**31 - 1
 
@@ -60,7 +61,7 @@ class PartitionLog:
         self, handles: FileHandles, directory: str, partition: TopicPartition, config: PartitionLogConfig,
         loaded: LoadedLog, host: LogHost,
     ) -> None:  # fmt: skip
-        """Use `LogDirectory.open_log`."""
+        """Only `LogDirectory` opens logs."""
         self.partition = partition
         self.directory = directory
         self.config = config
@@ -69,7 +70,7 @@ class PartitionLog:
         self.log_start_offset = loaded.log_start_offset
         """The first offset that may be read."""
         self.high_watermark = loaded.high_watermark
-        """Everything below is committed (DB-83); its owner raises it with `advance_high_watermark`."""
+        """Every record below this offset is committed (DB-83); the owner calls `advance_high_watermark` to raise it."""
         self._handles = handles
         self._host = host
         self._segments = SegmentList(handles, directory, loaded.segments)
@@ -80,19 +81,19 @@ class PartitionLog:
             handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below,
             host.wall_clock_ms(), is_new=loaded.is_new,
         )  # fmt: skip
-        """What of it is durable, and the flushes."""
+        """The recovery point, and the flushes that raise it."""
         self.reader = LogReader(
             handles, partition, self._segments, self.producers, self._health, lambda: self.log_start_offset,
             host.inflation,
         )  # fmt: skip
-        """Reads it."""
+        """Reads the log."""
         self.rewrites = Rewrites(
             handles, directory, partition, self._segments, self.producers, self.durability, self._health, host,
             lambda: host.note(self),
         )  # fmt: skip
-        """Rewrites its closed segments."""
+        """Rewrites closed segments."""
 
-    # --- what it is ---------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def log_end_offset(self) -> int:
@@ -101,24 +102,24 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is durable."""
+        """Every record below this offset is durable."""
         return self.durability.recovery_point
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of its batches."""
+        """The bytes of all batches."""
         return self._segments.size_bytes
 
     @property
     def segment_count(self) -> int:
-        """How many segments it has."""
+        """The number of segments."""
         return len(self._segments)
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it are only records of transactions that have ended, and are committed (DB-72).
+        """The offset up to which records are committed and belong to no open transaction (DB-72).
 
-        It is not below the log's start, though an open transaction may begin there.
+        Never below the log start offset, even if an open transaction begins there.
         """
         unstable = self.producers.states.first_unstable_offset
         if unstable is None:
@@ -126,21 +127,21 @@ class PartitionLog:
         return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` is committed; a lower one than before changes nothing."""
+        """Raise the high watermark to `offset`; a lower offset changes nothing."""
         if offset > self._segments.last.end_offset:
-            check(False, "what is committed is in the log", offset=offset)
+            check(False, "the high watermark is not above the log end offset", offset=offset)
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.producers.states.pass_high_watermark(offset)
 
     @property
     def recovery_point_to_save(self) -> int:
-        """From where on a start must read."""
+        """The offset from which a startup must read the log."""
         return self.durability.recovery_point_to_save
 
     @property
     def inventory_key(self) -> tuple[int, ...]:
-        """Another value whenever `inventory_entry` may be another one."""
+        """A value that changes whenever `inventory_entry` may change."""
         durability = self.durability
         return (
             durability.is_new, self.log_start_offset, durability.recovery_point_to_save, durability.durable_base_offset,
@@ -148,12 +149,12 @@ class PartitionLog:
         )  # fmt: skip
 
     def inventory_entry(self, topic_id: UUID) -> LogEntry:
-        """What is durable of it."""
+        """The durable state of the log."""
         return inventory_entry(topic_id, self.log_start_offset, self.durability, self._segments, self.producers)
 
     @property
     def segment_bytes(self) -> dict[int, int]:
-        """By base offset, the bytes of each segment."""
+        """The size in bytes of each segment, by base offset."""
         return {segment.base_offset: segment.size_bytes for segment in self._segments.from_offset(0)}
 
     # --- appending ----------------------------------------------------------------------------------------------------
@@ -162,13 +163,13 @@ class PartitionLog:
         self, data: Buffer, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT,
         budget: ScanBudget | None = None, records: ProducedRecords | None = None,
     ) -> Appended:  # fmt: skip
-        """Append the one batch of a request; durable after a flush. `data` is changed if that is possible.
+        """Append the one batch of a request; it is durable after a flush. A writable `data` is changed in place.
 
-        `budget` is what may be read of records now, by default all. Raises NotReadYet if it does not suffice: append
-        again with `records`, when all of these were read.
+        `budget` limits the records that are read now; by default all are. Raises NotReadYet if it does not suffice:
+        read the rest of its `records`, then append again with them.
 
-        Raises ApiError as `check_produced`, `ProducedRecords` and `ProducerStates.check` do, KAFKA_STORAGE_ERROR if
-        there is no room or the disk has failed; then the log is as it was.
+        Raises ApiError like `check_produced`, `ProducedRecords` and `ProducerStates.check`, and KAFKA_STORAGE_ERROR if
+        there is no room or the disk has failed; then the log has not changed.
         """
         self._health.check()
         header, known = check_produced(data, self.config, origin, self.producers.states.duplicate_of)
@@ -195,7 +196,7 @@ class PartitionLog:
     def _newest_of(
         self, data: Buffer, header: BatchHeader, now_ms: int, budget: ScanBudget | None, records: ProducedRecords | None
     ) -> int:
-        """The largest timestamp of the records, which are valid; the header's if they are not to be read."""
+        """Validate the records, and return their largest timestamp; the header's if they need not be validated."""
         if records is None:
             if not self.config.validates_records:
                 return header.max_timestamp_ms
@@ -208,10 +209,10 @@ class PartitionLog:
         return records.max_timestamp_ms
 
     def append_as_follower(self, data: Buffer, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
-        """Append batches as a leader has them; a part of one at the end is left out. Returns the log end offset.
+        """Append batches from a leader, without an incomplete one at the end. Return the log end offset.
 
-        Raises ApiError: CORRUPT_MESSAGE, also for batches of a later epoch than the leader's, and then the log is as it
-        was; KAFKA_STORAGE_ERROR, and then it may have the first of several segments' batches.
+        Raises ApiError: CORRUPT_MESSAGE, also for batches of a later epoch than the leader's, and then the log has not
+        changed; KAFKA_STORAGE_ERROR, and then a first part of the batches may have been appended.
         """
         self._health.check()
         places = check_replicated(data, self.log_end_offset, range(self.epochs.latest, leader_epoch + 1))
@@ -232,7 +233,7 @@ class PartitionLog:
         return now_ms if self.config.has_log_append_time else NO_TIMESTAMP
 
     def _stored_append_time(self, offset: int) -> int:
-        """The time that a batch which is in the log was given; -1 if it keeps its own, or was deleted."""
+        """Return the append time of the batch at an offset; -1 if it has its producer's timestamps, or was deleted."""
         if not self.config.has_log_append_time or offset < self.log_start_offset:
             return NO_TIMESTAMP
         with self._health:
@@ -250,7 +251,7 @@ class PartitionLog:
     def _write(
         self, data: Buffer, headers: Sequence[BatchHeader], markers: Sequence[EndMarker | None], now_ms: int
     ) -> None:
-        """Write batches that follow each other in `data`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Write consecutive batches, which are the content of `data`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         try:
             self._host.full_disk.take(len(data))
             segment = self._segments.last
@@ -270,21 +271,21 @@ class PartitionLog:
         self.durability.appended(now_ms)
 
     def assign_epoch(self, leader_epoch: int) -> None:
-        """This broker leads the partition in a new epoch, which begins at the log's end (DB-68)."""
+        """Note that this broker leads the partition in a new epoch, which begins at the log end offset (DB-68)."""
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
     def roll(self, now_ms: int) -> None:
-        """Go on in a new segment, unless the last one is empty. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Roll to a new segment, unless the last one is empty. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         with self._health:
             if self._segments.last.size_bytes:
                 self._roll(self.log_end_offset, now_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
-        """Make the next segment; without room there is none, and the last one goes on."""
+        """Create the next segment. Raises OutOfSpace without room for it; then the last segment remains in use."""
         closed = self._segments.last
         closed.close_indexes()
         file = self._handles.get(closed.path)
-        if file.size() != closed.size_bytes:  # it was preallocated, or has a part of an append that found no room
+        if file.size() != closed.size_bytes:  # it was preallocated, or an append failed for lack of room
             file.truncate(closed.size_bytes)
         self.producers.snapshot(base_offset)
         self.durability.before_roll(closed, base_offset)
@@ -294,24 +295,24 @@ class PartitionLog:
     # --- durability ---------------------------------------------------------------------------------------------------
 
     def acknowledge(self, end_offset: int, on_durable: OnDurable) -> None:
-        """Call back when an append that ends at `end_offset` is as durable as the topic asks for."""
+        """Call `on_durable` when an append that ends at `end_offset` is as durable as its config requires."""
         self._host.acknowledge(self, end_offset, on_durable)
 
     def flush(self) -> int:
-        """Make everything durable. Returns the recovery point. Raises FlushFailed, StorageError."""
+        """Make everything durable. Return the recovery point. Raises FlushFailed, StorageError."""
         return self.durability.flush()
 
     def retire(self, reason: str) -> None:
-        """It is deleted, or damaged: it takes nothing more, and a flush that is under way has no consequences."""
+        """Refuse all further use, and ignore the result of a flush in progress: the log is deleted or damaged."""
         self._health.retire(reason)
         self.durability.retire()
 
     def close(self) -> None:
-        """Make everything durable, with indexes and a snapshot of the producers, so that a start reads nothing again.
+        """Make everything durable, with indexes and a snapshot of producers, so that a startup reads no batches again.
 
-        Nothing is synced of a log whose records are durable already: a start finds out that an index or a snapshot is
-        wrong, as a loss of power leaves it, and makes the index again, and reads batches from an older snapshot on.
-        Raises StorageError, FlushFailed; InvariantViolation while a flush is under way.
+        A log whose records are durable already needs no sync: a startup detects an index or a snapshot that a power
+        failure has corrupted, rebuilds the index, and replays the batches after an older snapshot.
+        Raises StorageError, FlushFailed, and InvariantViolation while a flush is in progress.
         """
         check(self.durability.pending is None, "a log is closed when no flush is under way")
         last = self._segments.last
@@ -337,29 +338,30 @@ class PartitionLog:
             self._host.note(self)
 
     def truncate_as_follower(self, end_offset: int, leader_epoch: int) -> None:
-        """As `truncate`; what is cut is kept beside the log, as the leader of that epoch does not have it (DB-31)."""
+        """Like `truncate`, but keep the truncated records, which that epoch's leader lacks, beside the log (DB-31)."""
         with self._health:
             self._cut_records.keep(end_offset, leader_epoch, self.high_watermark)
         self.truncate(end_offset)
 
     def forget_kept_records(self) -> None:
-        """Remove what was kept when it was cut or started over, once the high watermark shows that it is not needed."""
+        """Remove the files kept at a truncation or start-over, if the high watermark shows that they are not needed."""
         if len(self._cut_records) or len(self._old_log):
             with self._health:
                 self._cut_records.forget(self.high_watermark, self.epochs)
                 self._old_log.forget(self.high_watermark, self.epochs)
 
     def remove_old_log_without_room(self) -> None:
-        """Remove what it had before it started over, if less than a tenth of the disk is free."""
+        """Remove the old log that a start-over has left, if less than a tenth of the disk is free."""
         if len(self._old_log):
             with self._health:
                 self._old_log.remove_without_room()
 
     def truncate(self, end_offset: int) -> None:
-        """Cut the log to `end_offset`, or to before the batch that has it inside; durable when it returns.
+        """Truncate the log to `end_offset`, or to the beginning of the batch that contains it; durable at return.
 
-        Epochs that begin there or later go, also if no record does: consider a leader of epoch 5 that has appended
-        nothing at offset 10, and now follows one that has never heard of epoch 5. Raises ApiError(KAFKA_STORAGE_ERROR).
+        Epochs that begin there or later are removed, even if no record is: consider a leader of epoch 5 that has
+        appended nothing at offset 10, and now follows a leader that does not know epoch 5. Raises
+        ApiError(KAFKA_STORAGE_ERROR).
         """
         with self._health:
             if end_offset >= self.log_end_offset:
@@ -381,13 +383,13 @@ class PartitionLog:
             self._host.note(self)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and starts at `offset`. Durable. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Remove all records, durably; the empty log starts at `offset`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         with self._health:
             self._start_over(offset)
             self._host.note(self)
 
     def start_over_as_follower(self, offset: int, leader_epoch: int) -> None:
-        """As `truncate_fully_and_start_at`; what it had is kept aside, as the leader of that epoch lacks it (DB-34)."""
+        """Like `truncate_fully_and_start_at`, but set the old log aside, which that epoch's leader lacks (DB-34)."""
         with self._health:
             is_kept = self.size_bytes > 0 and self._old_log.begin(offset, leader_epoch)
             self._start_over(offset, self._old_log if is_kept else None)
@@ -395,8 +397,9 @@ class PartitionLog:
             self._host.note(self)
 
     def _start_over(self, offset: int, old_log: OldLog | None = None) -> None:
-        # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
-        # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
+        # After retention only the first segment shows the log start offset. While there is no segment, a crash must not
+        # make the log begin below `offset`, where offsets would be used again, nor above it, if this is a truncation
+        # below the log start offset.
         self.establish()
         self._host.records.about_to_start_over(self.partition, offset)
         self._segments.start_over(offset, self._host.wall_clock_ms(), old_log)
@@ -407,10 +410,11 @@ class PartitionLog:
         self._settle_after_cut()
 
     def _lower_start_before_cut(self, cut_offset: int) -> None:
-        """A cut below the log's start, as an unclean leader has less than what was deleted elsewhere, lowers it first.
+        """Lower the log start offset before a truncation below it, such as one to an unclean leader's shorter log.
 
-        Consider a start at 8, a cut to 4, and a kill when the segments are cut and the start on disk is still 8: the
-        log would begin there, empty. It would take from 8 on what its leader has appended meanwhile, and lack 4 to 7.
+        Consider a log start offset of 8, a truncation to 4, and a kill when the segments are cut and the start on disk
+        is still 8: the log would begin at 8, empty. It would copy from offset 8 on what its leader appends, and lack
+        offsets 4 to 7.
         """
         if cut_offset < self.log_start_offset:
             self._host.records.save_log_start(self.partition, cut_offset)
@@ -425,17 +429,18 @@ class PartitionLog:
         self.durability.cut(end_offset)
 
     def delete_records(self, offset: int) -> int:
-        """Move the log's start to `offset`, or with HIGH_WATERMARK to that; durable. Returns the log's start.
+        """Move the log start offset to `offset`, durably; HIGH_WATERMARK stands for the high watermark.
 
-        The segments below go with the next `delete_old_segments`. Raises ApiError: OFFSET_OUT_OF_RANGE beyond the high
-        watermark, KAFKA_STORAGE_ERROR.
+        Return the log start offset. The next `delete_old_segments` removes the segments below it. Raises ApiError:
+        OFFSET_OUT_OF_RANGE for an offset above the high watermark, KAFKA_STORAGE_ERROR.
         """
         self._health.check()
         offset = self.high_watermark if offset == HIGH_WATERMARK else offset
         if not 0 <= offset <= self.high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"records can be deleted up to the high watermark {self.high_watermark}, and {offset} is asked for",
+                f"offset {offset} is out of range: records can be deleted up to the high watermark"
+                f" {self.high_watermark}",
             )
         if offset > self.log_start_offset:
             with self._health:
@@ -445,22 +450,25 @@ class PartitionLog:
         return self.log_start_offset
 
     def delete_old_segments(self, now_ms: int) -> Deletable:
-        """Delete the segments that may go (DB-82), at the time of a RetentionClock. Raises KAFKA_STORAGE_ERROR."""
+        """Delete the segments that retention does not keep (DB-82); return which. `now_ms` is a RetentionClock's.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
         self._health.check()
         if self.durability.pending is not None:
-            return NOTHING  # it may be writing the file of epochs; the next round is soon
+            return NOTHING  # the flush may be writing the file of epochs; the next call is soon
         found = self._deletable(now_ms)
         if not found.segment_count:
             return found
         with self._health:
             while self._segments.check_largest(found.segment_count):
-                found = self._deletable(now_ms)  # an index was wrong about how old a segment is
+                found = self._deletable(now_ms)  # an index had a wrong largest timestamp
             if not found.segment_count:
                 return found
             if found.segment_count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
             self.establish()
-            # The segment that becomes the first one may have been made since the last flush.
+            # The segment that becomes the first one may have been created since the last flush.
             self._handles.files.fsync_directory(self.directory)
             self.durability.names_are_durable()
             base_offset = self._segments.base_offset_of(found.segment_count)

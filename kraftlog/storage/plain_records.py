@@ -1,6 +1,6 @@
-"""The records of a small batch that is not compressed, read in one go: a third of the work of `ProducedRecords`.
+"""Validates the records of a small uncompressed batch in one pass, with a third of the work of `ProducedRecords`.
 
-Most batches of clients that compress nothing are such. Whatever is odd about one of them is left to `ProducedRecords`.
+Most batches of clients without compression are small. A batch with anything unusual is left to `ProducedRecords`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROWS: Final = PIECE_BYTES // RECORD_BYTES_MIN
 
 
 class PlainRecords:
-    """Has the columns for the records of one batch, and uses them for one after the other. For one thread."""
+    """Buffers for the columns of one batch's records, reused for each batch. For one thread."""
 
     def __init__(self) -> None:
         self._timestamps = array("q", bytes(8 * _ROWS))
@@ -35,10 +35,10 @@ class PlainRecords:
     def newest_ms(
         self, data: Buffer, header: BatchHeader, config: PartitionLogConfig, now_ms: int, budget: ScanBudget | None
     ) -> int | None:
-        """The largest timestamp of a batch's records; -1 if none has any. The header and the CRC were checked.
+        """Return the largest timestamp of a batch's records; -1 if none has one. The header and the CRC were checked.
 
-        None if `ProducedRecords` must read them: they are compressed or too many, the budget is spent, or something is
-        wrong with one of them.
+        Return None if `ProducedRecords` must read the records: they are compressed or too many, the budget is spent, or
+        one of them is invalid.
         """
         count, loop, size_bytes = header.record_count, record_reader.loop, len(data)
         if (

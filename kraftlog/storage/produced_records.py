@@ -1,8 +1,8 @@
-"""The records of a batch that a client produces, as a stock broker validates them: inflated once, in portions.
+"""Validates the records of a produced batch, as a stock broker does; they are inflated once, in portions.
 
-What is checked of each record, by `LogValidator` of Kafka: it can be read; it has a key, if the topic is compacted; its
-timestamp is near enough to the broker's clock. The offsets must be those that the header promises. The largest
-timestamp is found on the way, since the one in the header is the client's claim.
+The checks of each record, as in Kafka's `LogValidator`: it can be decoded; it has a key, if the topic is compacted; its
+timestamp is near enough to the broker's clock. The offset deltas must be consecutive from 0. The pass also determines
+the largest timestamp, since the one in the header is only the client's claim.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from kraftlog.storage.formats.batch_header import BATCH_BYTES_MIN, BatchHeader
 EXPANSION_MAX: Final = 1_000
 """Records that inflate to more than this many times max.message.bytes are refused."""
 RECORD_ERRORS_MAX: Final = 1_000
-"""So many records are named in an answer; Kafka names all."""
+"""The most records that a response names; Kafka names all."""
 _TIMESTAMP_END: Final = 2**63
 
 
 class RecordError(NamedTuple):
-    """What is wrong with a record (KIP-467)."""
+    """An invalid record of a batch (KIP-467)."""
 
     batch_index: int
-    """Among the records of the batch."""
+    """The index of the record in its batch."""
     message: str
 
 
 class RecordsRefused(ApiError):
-    """INVALID_RECORD or INVALID_TIMESTAMP, for the records that are named."""
+    """INVALID_RECORD or INVALID_TIMESTAMP, with the records that are the reason."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]) -> None:
         super().__init__(code, message)
@@ -45,7 +45,7 @@ class RecordsRefused(ApiError):
 
 
 class NotReadYet(Exception):
-    """The records of a batch are more than are read in one turn. `records` goes on with them."""
+    """The records of a batch are too many for one turn. Call `records.read` in later turns."""
 
     def __init__(self, records: ProducedRecords) -> None:
         super().__init__("the records are not all read yet")
@@ -53,7 +53,7 @@ class NotReadYet(Exception):
 
 
 def timestamp_limits(header: BatchHeader, config: PartitionLogConfig, now_ms: int) -> tuple[int, int]:
-    """The lowest and the highest timestamp that a record may have."""
+    """Return the lowest and the highest timestamp that a record may have, in milliseconds."""
     lowest_ms, highest_ms = -_TIMESTAMP_END, _TIMESTAMP_END - 1
     if not config.has_log_append_time and not header.is_control:
         lowest_ms = max(lowest_ms, now_ms - config.timestamp_before_max_ms)
@@ -67,9 +67,12 @@ class ProducedRecords:
     def __init__(
         self, data: Buffer, header: BatchHeader, config: PartitionLogConfig, now_ms: int, memory: InflationMemory
     ) -> None:
-        """`data` begins with the batch, and must not change until all is read. Use `close` unless `read` does that."""
+        """`data` begins with the batch, and must not change until all records are read.
+
+        Call `close` unless `read` has returned True or raised.
+        """
         self.max_timestamp_ms = NO_TIMESTAMP
-        """The largest timestamp of the records that were read; -1 if none has any."""
+        """The largest timestamp of the records read so far; -1 if none has one."""
         self._base_timestamp_ms = header.base_timestamp_ms
         self._is_compacted = config.is_compacted
         self._now_ms = now_ms
@@ -83,9 +86,10 @@ class ProducedRecords:
         self._has_timestamp_error = False
 
     def read(self, budget: ScanBudget | None = None) -> bool:
-        """Go on reading; returns whether all is read. Without a budget it is, unless it waits for memory.
+        """Continue reading; return whether all records are read. Without a budget only a lack of memory returns False.
 
-        Raises ApiError(INVALID_RECORD) for what cannot be read, and RecordsRefused when all records were read.
+        Raises ApiError(INVALID_RECORD) for records that cannot be decoded, and RecordsRefused once all records are read
+        and some are invalid.
         """
         try:
             for heads in self._records.portions():
@@ -105,11 +109,11 @@ class ProducedRecords:
 
     @property
     def waits(self) -> bool:
-        """Whether they wait for memory."""
+        """Whether the records wait for memory."""
         return self._records.waits
 
     def close(self) -> None:
-        """They are not read further."""
+        """Stop reading, and release the memory."""
         self._records.close()
 
     def _check(self, heads: RecordHeads) -> None:

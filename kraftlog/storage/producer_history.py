@@ -1,7 +1,7 @@
-"""The producers of a log on disk: snapshots of them at offsets of the log, and the index of aborted transactions.
+"""The state of a log's producers on disk: snapshots at offsets of the log, and the indexes of aborted transactions.
 
-A snapshot is written at each roll, named by the new segment's first offset, and at a clean shutdown (DB-75). It need
-not be durable: one that does not read back is removed, and an older one used, with more batches to read.
+A snapshot is written at each roll, named after the new segment's base offset, and at a clean shutdown (DB-75). It need
+not be durable: an unreadable snapshot is removed, and an older one is used, with more batches to replay.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ class ProducerHistory:
     """The producers of one log, their snapshots, and its segments' indexes of aborted transactions."""
 
     def __init__(self, handles: FileHandles, directory: str, snapshot_checksums: Mapping[int, int]) -> None:
-        """`snapshot_checksums`: by offset, the CRCs that are known of snapshots."""
+        """`snapshot_checksums` are the known CRCs of snapshots, by offset."""
         self.states = ProducerStates()
         self._snapshot_checksums = dict(snapshot_checksums)
         self._handles = handles
         self._directory = directory
         self._snapshots: list[int] = []
         self._latest_ms = NO_TIMESTAMP
-        """No batch of the log was appended later: the time of the last append, or that of the start."""
-        self._waiting: list[tuple[str, AbortedTransaction]] = []  # until there is room for them
+        """The time of the last append, or of the startup: no batch of the log was appended later."""
+        self._waiting: list[tuple[str, AbortedTransaction]] = []  # index entries that wait for room on the disk
         self._indexes: set[str] = set()
-        """Paths of indexes of aborted transactions. Most logs have none, and a reader would look for each segment's."""
-        self._checksums: dict[str, int] = {}  # of those whose content is known
+        """The paths of existing indexes of aborted transactions, so that readers need not check each segment."""
+        self._checksums: dict[str, int] = {}  # of the indexes, by path, as far as they are known
         self.unflushed: set[str] = set()
-        """Paths of files that were written and not flushed."""
+        """The paths of files that were written and not flushed."""
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
     def load(
         self, segments: Sequence[Segment], end_offset: int, replay_from: int | None, high_watermark: int, now_ms: int
     ) -> None:
-        """Make the states of `end_offset` from the newest usable snapshot and the batches behind it.
+        """Build the states at `end_offset` from the newest usable snapshot and the batches after it.
 
-        `replay_from` is the first offset whose aborted transactions may be missing in the indexes; None if none is.
-        When a batch that is read here was appended is not known: it counts as appended at `now_ms`.
+        `replay_from` is the first offset whose aborted transactions may be missing in the indexes; None if the indexes
+        are complete. The append times of replayed batches are unknown: they count as appended at `now_ms`.
         """
         self._latest_ms = now_ms
         names = self._handles.files.list_directory(self._directory)
@@ -77,7 +77,7 @@ class ProducerHistory:
         self.states.pass_high_watermark(high_watermark)
 
     def _load_newest(self, states: ProducerStates, first_offset: int, limit: int) -> int:
-        """Load the newest snapshot up to `limit`; returns its offset, without one that of the first segment."""
+        """Load the newest snapshot up to `limit`; return its offset, or `first_offset` if there is none."""
         for offset in reversed(self._snapshots):
             if first_offset <= offset <= limit:
                 path = self._path_of(offset)
@@ -85,7 +85,7 @@ class ProducerHistory:
                     data = read_whole(self._handles.files, path)
                     states.load(decode_snapshot(data, path, self._snapshot_checksums.get(offset)), self._latest_ms)
                 except MalformedBytes as error:
-                    logger.warning("a snapshot of producers is not used", reason=str(error))
+                    logger.warning("removed an unreadable snapshot of producers", reason=str(error))
                     self._remove(offset)
                 else:
                     return offset
@@ -100,13 +100,14 @@ class ProducerHistory:
                 self._enter(segment, aborted)
 
     def _restore_ended(self, segments: Sequence[Segment], high_watermark: int, snapshot_offset: int) -> None:
-        """Add the transactions to the states whose markers are before the snapshot, and not below the high watermark.
+        """Add the ended transactions whose markers are below the snapshot's offset but not below the high watermark.
 
-        A snapshot has the transactions that are open, and not the first offset of one whose marker is not committed
-        yet, which holds the last stable offset, too (DB-72). Consider a transaction that begins at offset 3, its commit
-        at 8, a roll at 10, and a start that finds the high watermark 5: no reader of committed records may get 3.
+        A snapshot has only open transactions. But an ended transaction whose marker is not committed also holds back
+        the last stable offset (DB-72). Consider a transaction that begins at offset 3, its commit marker at 8, a roll
+        at 10, and a startup with a high watermark of 5: no read_committed consumer may read offset 3.
 
-        The batches in between are read only if the snapshot has a producer with a coordinator, as a marker leaves it.
+        The batches in between are read only if a producer in the snapshot has a coordinator epoch, which shows that it
+        once had a marker.
         """
         if high_watermark >= snapshot_offset or not self.states.had_transactions:
             return
@@ -126,7 +127,7 @@ class ProducerHistory:
     def _produced(
         self, segment: Segment, start_offset: int, end_offset: int
     ) -> Iterator[tuple[BatchPlace, EndMarker | None]]:
-        """The batches with a producer id from `start_offset` to before `end_offset`, and what markers say."""
+        """Yield the batches with a producer id from `start_offset` to before `end_offset`, and their markers."""
         first = segment.locate(start_offset) if segment.base_offset < end_offset else None
         for place in segment.batches(first.position) if first is not None else ():
             position, header = place
@@ -141,16 +142,16 @@ class ProducerHistory:
     # --- appending ----------------------------------------------------------------------------------------------------
 
     def append(self, segment: Segment, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> None:
-        """Note a batch with a producer id that is in the segment now."""
+        """Note an appended batch with a producer id."""
         while self._snapshots and self._snapshots[-1] > header.base_offset:
-            self._remove(self._snapshots[-1])  # of a roll behind a gap that found no room
+            self._remove(self._snapshots[-1])  # of a roll after a gap in the offsets, which failed for lack of room
         self._latest_ms = now_ms
         aborted = self.states.append(header, marker, now_ms)
         if aborted is not None:
             self._enter(segment, aborted)
 
     def _enter(self, segment: Segment, aborted: AbortedTransaction) -> None:
-        """Enter it in the segment's index; without room it waits in memory, since its marker is in the log already."""
+        """Add a transaction to the segment's index; without room the entry waits in memory: the log has its marker."""
         self._waiting.append((self._index_of(segment), aborted))
         with contextlib.suppress(OutOfSpace):
             self.write_aborted()
@@ -170,11 +171,11 @@ class ProducerHistory:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether something that a start after a clean shutdown relies on is not durable."""
+        """Whether files that a startup after a clean shutdown relies on are not durable."""
         return bool(self.unflushed or self._waiting)
 
     def sync(self) -> None:
-        """Make what a start has entered durable: the batches that it is made from are not read again."""
+        """Make the index entries that a startup has added durable, since the next one does not replay their batches."""
         for path in sorted(self.unflushed):
             self._handles.get(path).fsync()
         if self.unflushed:
@@ -182,8 +183,9 @@ class ProducerHistory:
         self.unflushed.clear()
 
     def snapshot(self, offset: int) -> None:
-        """Write a snapshot of the states, which are those of `offset`: no batch with a producer id is between the last
-        one and that. Without room there is none.
+        """Write a snapshot of the present states, named after `offset`; without room there is none.
+
+        No batch with a producer id may be between the last one noted and `offset`.
         """
         if offset in self._snapshots:
             return
@@ -202,9 +204,10 @@ class ProducerHistory:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def aborted(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records from `start_offset` to before `end_offset` (DB-73).
+        """Return the aborted transactions with records from `start_offset` to before `end_offset` (DB-73).
 
-        The search begins in the segment of the start, and ends at an entry that shows that nothing earlier was open.
+        `segments` begin with the one of `start_offset`. The search ends at an entry whose last stable offset shows that
+        later entries do not overlap the range.
         """
         found: list[AbortedTransaction] = []
         if not self._indexes and not self._waiting:
@@ -225,7 +228,7 @@ class ProducerHistory:
         return decode_aborted(read_whole(self._handles.files, path), path) + waiting
 
     def aborted_checksum(self, segment: Segment) -> int:
-        """CRC-32C of the segment's index of aborted transactions; 0 if it has none."""
+        """Return the CRC-32C of the segment's index of aborted transactions; 0 if it has none."""
         if not self._indexes:
             return 0
         path = self._index_of(segment)
@@ -238,7 +241,7 @@ class ProducerHistory:
     # --- truncating ---------------------------------------------------------------------------------------------------
 
     def truncate(self, segments: Sequence[Segment], end_offset: int, high_watermark: int) -> None:
-        """The log was cut at `end_offset`; the names of snapshots that go are not durable."""
+        """Drop everything after a truncation to `end_offset`; the removal of snapshots is not durable."""
         self._waiting = [(path, entry) for path, entry in self._waiting if entry.last_offset < end_offset]
         self._forget_removed()
         for segment in segments[-1:]:
@@ -250,13 +253,13 @@ class ProducerHistory:
         self.load(segments, end_offset, None, high_watermark, self._latest_ms)
 
     def remove_all(self) -> None:
-        """The log is empty; the names of snapshots that go are not durable."""
+        """Drop everything: the log is empty. The removal of snapshots is not durable."""
         for found in list(self._snapshots):
             self._remove(found)
         self.states.load((), self._latest_ms)
 
     def remove_below(self, offset: int) -> None:
-        """Remove the snapshots of segments that are gone."""
+        """Remove the snapshots of removed segments."""
         for found in [snapshot for snapshot in self._snapshots if snapshot < offset]:
             self._remove(found)
         self._forget_removed()
@@ -264,9 +267,9 @@ class ProducerHistory:
     # --- segments that are rewritten ----------------------------------------------------------------------------------
 
     def write_indexes(self, old: Sequence[Segment], new: Sequence[Segment], suffix: str) -> None:
-        """Write the indexes of aborted transactions of segments that are to take the place of others, durably.
+        """Write the indexes of aborted transactions of new segments that replace old ones, durably.
 
-        The names, which have `suffix` behind them, are not durable. Raises StorageError, FlushFailed.
+        Their names, which end with `suffix`, are not durable. Raises StorageError, FlushFailed.
         """
         entries = [entry for segment in old for entry in self._aborted_in(segment)]
         for segment in reversed(new):
@@ -278,14 +281,14 @@ class ProducerHistory:
                 file.fsync()
 
     def forget_snapshots(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Remove the snapshots at which no segment will begin; the names are not durable. A start reads more then."""
+        """Remove the snapshots at which no segment will begin, not durably. A startup may have to replay more."""
         kept = {segment.base_offset for segment in new}
         for offset in [segment.base_offset for segment in old if segment.base_offset not in kept]:
             if offset in self._snapshots:
                 self._remove(offset)
 
     def replaced(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Segments, and their indexes, are in the place of others, durably."""
+        """Note that new segments, and their indexes, have replaced old ones, durably."""
         paths = {self._index_of(segment) for segment in (*old, *new)}
         self._waiting = [waiting for waiting in self._waiting if waiting[0] not in paths]
         self.unflushed -= paths
@@ -294,12 +297,12 @@ class ProducerHistory:
             self._checksums.pop(path, None)
 
     def _forget_removed(self) -> None:
-        """Files of segments that are gone are not flushed."""
+        """Stop tracking unflushed files that no longer exist."""
         exists = self._handles.files.exists
         self.unflushed = {path for path in self.unflushed if exists(path)}
 
     def snapshot_checksum(self, offset: int) -> int:
-        """The CRC in the snapshot at an offset; 0 if it is not known, or there is none."""
+        """Return the CRC in the snapshot at an offset; 0 if it is unknown, or there is no snapshot."""
         return self._snapshot_checksums.get(offset, 0)
 
     def _remove(self, offset: int) -> None:
@@ -319,10 +322,10 @@ class ProducerHistory:
 def remove_wrong_indexes(
     handles: FileHandles, directory: str, names: Iterable[str], checksums: Mapping[int, int]
 ) -> int | None:
-    """Remove the indexes of aborted transactions that are not as they were written; readers trust what is in them.
+    """Remove corrupt indexes of aborted transactions, since readers trust their entries.
 
-    `names`: those in the directory. `checksums`: what is known, by base offset. Returns the offset from which the log
-    is to be read to make them again; None if none was removed.
+    `names` are the files in the directory. `checksums` are the known checksums, by base offset. Return the offset from
+    which the log must be read to rebuild the indexes; None if none was removed.
     """
     found = {offset_in_name(name, TRANSACTION_INDEX_SUFFIX) for name in names}
     removed = []
@@ -333,14 +336,14 @@ def remove_wrong_indexes(
             continue
         data = read_whole(handles.files, path) if base_offset in found else b""
         if not (can_be_decoded(data, path) if checksum is None else crc32c(data) == checksum):
-            logger.warning("an index of aborted transactions is made again", path=path)
+            logger.warning("an index of aborted transactions is rebuilt", path=path)
             handles.remove(path)
             removed.append(base_offset)
     return min(removed, default=None)
 
 
 def read_marker(data: Buffer, header: BatchHeader) -> EndMarker | None:
-    """What a control batch says of the end of a transaction; None if it is another kind. Raises MalformedBytes."""
+    """Decode the end marker of a transaction; None for any other control batch. Raises MalformedBytes."""
     batch = read_batch(data)
     records = batch.records() if batch is not None and header.record_count else ()
     if not records:

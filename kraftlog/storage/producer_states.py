@@ -1,7 +1,7 @@
-"""What a partition's log knows of its producers: which sequence comes next, and which transactions are open (KIP-98).
+"""The state of a partition's producers: the next sequence of each, and the open transactions (KIP-98).
 
-All of it but the times of appends follows from the log's batches, in order. Snapshots have it, so that a start need not
-read all of them.
+Everything but the times of appends follows from the log's batches, in order. Snapshots have the same state, so that a
+startup need not read all batches.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kraftlog.storage.formats.indexes import AbortedTransaction
 from kraftlog.storage.formats.producer_snapshot import ProducerEntry
 
 BATCHES_KEPT: Final = 5
-"""How many batches of a producer are known, as many as it may have in flight."""
+"""The number of batches that are remembered of a producer, as many as it may have in flight."""
 
 
 class Origin(Enum):
-    """Who appends, and so what is checked."""
+    """The origin of an append, which decides the checks."""
 
     CLIENT = "a client: epochs and sequences are checked"
     COORDINATOR = "a coordinator of groups or transactions: epochs are checked, there are no sequences"
@@ -31,14 +31,14 @@ class Origin(Enum):
 
 
 class EndMarker(NamedTuple):
-    """What a control batch says of the end of its producer's transaction."""
+    """The end marker of a transaction, from a control batch."""
 
     is_abort: bool
     coordinator_epoch: int
 
 
 class ProducerBatch(NamedTuple):
-    """A batch of a producer."""
+    """The sequences and offsets of a producer's batch."""
 
     last_sequence: int
     last_offset: int
@@ -46,33 +46,33 @@ class ProducerBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of its first record."""
+        """The sequence of the first record."""
         return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
 
     @property
     def first_offset(self) -> int:
-        """The offset of its first record."""
+        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
 
 @dataclass(slots=True)
 class ProducerState:
-    """One producer (DB-70)."""
+    """The state of one producer (DB-70)."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
     batches: deque[ProducerBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
     appended_ms: int = NO_TIMESTAMP
-    """When its last batch or marker was appended, by this broker's clock. The producer's own timestamps say nothing of
-    that: records may be years old, or have none."""
+    """The time of the last append of a batch or marker, by this broker's clock. The producer's own timestamps do not
+    show it: records may be years old, or have none."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     transaction_first_offset: int = UNKNOWN_OFFSET
 
     def to_entries(self) -> list[ProducerEntry]:
-        """As a snapshot has it: an entry for each batch, the oldest first, the open transaction in the last one only.
+        """Return the entries of a snapshot: one for each batch, oldest first; only the last has the open transaction.
 
-        A stock Kafka keeps the last entry of a producer that has not expired. All of them have the same timestamp, so
-        that it drops all of them or none.
+        A stock Kafka uses the last entry of each producer that has not expired. All entries have the same timestamp, so
+        that a stock Kafka drops either all of them or none.
         """
         batches = list(self.batches) or [ProducerBatch(NO_SEQUENCE, UNKNOWN_OFFSET, 0)]
         return [
@@ -85,9 +85,9 @@ class ProducerState:
         ]  # fmt: skip
 
     def take_entry(self, entry: ProducerEntry, now_ms: int) -> None:
-        """Take over the next entry of a snapshot. An entry without a timestamp counts as appended now.
+        """Apply the next entry of a snapshot. An entry without a timestamp counts as appended now.
 
-        A snapshot of Kafka, or of a version that kept one batch only, has one entry for each producer.
+        A snapshot of Kafka, or of a kraftlog that kept only one batch, has one entry for each producer.
         """
         if self.epoch != entry.epoch:
             self.batches.clear()
@@ -109,7 +109,7 @@ class ProducerStates:
         self._ended: dict[int, int] = {}  # to the offset of the marker, until the high watermark is past it
 
     def __len__(self) -> int:
-        """How many producers there are."""
+        """The number of producers."""
         return len(self._producers)
 
     @property
@@ -118,11 +118,11 @@ class ProducerStates:
         return any(state.coordinator_epoch != NO_COORDINATOR_EPOCH for state in self._producers.values())
 
     def state_of(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer."""
+        """Return the state of a producer, or None."""
         return self._producers.get(producer_id)
 
     def duplicate_of(self, header: BatchHeader) -> ProducerBatch | None:
-        """The batch that is in the log already, if this one is the same: it has its epoch and sequences (DB-71)."""
+        """Return the remembered batch with the same producer epoch and sequences, or None (DB-71)."""
         state = self._producers.get(header.producer_id)
         if state is None or state.epoch != header.producer_epoch or header.base_sequence < 0:
             return None
@@ -132,7 +132,7 @@ class ProducerStates:
         return None
 
     def check(self, header: BatchHeader, origin: Origin, marker: EndMarker | None = None) -> None:
-        """Raise ApiError if a batch must not be appended: `duplicate_of` has shown that it is none of the last ones.
+        """Raise ApiError if a batch must not be appended. Call this after `duplicate_of` has returned None.
 
         INVALID_PRODUCER_EPOCH for a lower epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, INVALID_TXN_STATE for a batch
         outside the transaction that its producer has open, TRANSACTION_COORDINATOR_FENCED for a marker of a coordinator
@@ -145,15 +145,15 @@ class ProducerStates:
         if header.producer_epoch < state.epoch:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"{name} has epoch {state.epoch} here, and the batch has epoch {header.producer_epoch}: another"
-                " producer has taken its place; this one must ask for a new epoch",
+                f"{name} has epoch {state.epoch} here, and the batch has epoch {header.producer_epoch}: a newer"
+                " instance has replaced this producer, which must request a new epoch",
             )
         if marker is not None:
             if marker.coordinator_epoch < state.coordinator_epoch:
                 raise ApiError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                    f"a coordinator of epoch {state.coordinator_epoch} has ended a transaction of {name} here, and this"
-                    f" one has epoch {marker.coordinator_epoch}: it must not go on",
+                    f"a coordinator of epoch {state.coordinator_epoch} has ended a transaction of {name} here, and the"
+                    f" marker is of a coordinator of epoch {marker.coordinator_epoch}, which is fenced",
                 )
             return
         if origin is Origin.CLIENT:
@@ -162,7 +162,7 @@ class ProducerStates:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"{name} has a transaction open since offset {state.transaction_first_offset}, and the batch is not"
-                " of it: the producer must end the transaction first",
+                " part of it: the producer must end the transaction first",
             )
 
     def _check_sequence(self, state: ProducerState, header: BatchHeader, name: str) -> None:
@@ -182,7 +182,7 @@ class ProducerStates:
             )
 
     def append(self, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> AbortedTransaction | None:
-        """Note that a batch with a producer id is in the log; returns what is to be entered in the index of aborts."""
+        """Note an appended batch with a producer id; return the aborted transaction that it ends, if it is a marker."""
         state = self._producers.get(header.producer_id)
         if state is None:
             state = self._producers[header.producer_id] = ProducerState(header.producer_id)
@@ -218,12 +218,12 @@ class ProducerStates:
         return min((*self._open, *self._ended), default=None)
 
     def pass_high_watermark(self, high_watermark: int) -> None:
-        """Everything below is committed: transactions whose markers are there are stable."""
+        """Forget the ended transactions whose markers are below the high watermark."""
         if self._ended:
             self._ended = {first: marker for first, marker in self._ended.items() if marker >= high_watermark}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction whose last append is so long ago; returns how many (DB-70)."""
+        """Forget producers without an open transaction and without recent appends; return the number (DB-70)."""
         expired = [
             producer_id
             for producer_id, state in self._producers.items()
@@ -234,14 +234,13 @@ class ProducerStates:
         return len(expired)
 
     def to_entries(self) -> list[ProducerEntry]:
-        """What a snapshot has."""
+        """Return the entries of a snapshot of all producers."""
         return [entry for state in self._producers.values() for entry in state.to_entries()]
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int) -> None:
-        """Take the place of what is known: from a snapshot, or from nothing.
+        """Replace all states by those of a snapshot, or by none.
 
-        A snapshot does not have the transactions that have ended, and whose markers were not committed then: they are
-        for `add_ended`.
+        A snapshot lacks ended transactions whose markers were not yet committed; `add_ended` adds those.
         """
         self._producers = {}
         for entry in entries:
@@ -254,5 +253,5 @@ class ProducerStates:
         self._ended = {}
 
     def add_ended(self, earlier: ProducerStates) -> None:
-        """Add the transactions that `earlier`, the states of an earlier offset brought up to here, knows as ended."""
+        """Add the ended transactions of `earlier`: older states to which later batches were applied."""
         self._ended |= earlier._ended

@@ -1,21 +1,20 @@
-"""Reads segments that may not have been flushed, and tells a torn tail from damage.
+"""Reads segments that may not have been flushed, and distinguishes a torn tail from damage.
 
-Kafka cuts a log at the first batch that does not read back, whatever is behind it. Here that is done only if a crash
-can have left it so. A crash leaves any sectors of what was not flushed; one that it lost reads as zeros, or lies behind
-the end of the file. Consider a log whose recovery point is 100, with batches A (100 to 104), B (105 to 109), C (110 to
-114):
+Kafka cuts a log at the first invalid batch, whatever follows it. Here the log is cut only if a crash can have left it
+like that. A crash may lose any sectors of unflushed writes; a lost sector reads as zeros, or is beyond the end of the
+file. Consider a log whose recovery point is 100, with batches A (100 to 104), B (105 to 109), C (110 to 114):
 
-- C does not read back, and nothing follows: a torn tail, the log ends at 110.
+- C is invalid, and nothing follows: a torn tail, the log ends at 110.
 - B does not read back, C does, and some sector of B reads as zeros: the disk wrote C before B and lost power in
 between.
   Neither was flushed, and both are cut.
 - B does not read back, C does, and B has other bytes everywhere: B was written whole, and has changed since. Cut there,
   the log would lose B and C, which may have been acknowledged: damage.
-- A batch below 100 does not read back: that was flushed, so it is damage whatever its bytes are.
+- A batch below 100 is invalid: it was flushed, so this is damage whatever its bytes are.
 
-A segment that is damaged is set aside: its log is renamed to `.damaged`, and nothing else of the partition is touched.
-The partition is offline on this broker, also after further starts: if another replica can lead it, until this one is
-copied anew (`damaged_replicas`), else until an operator has put the segment back.
+A damaged segment is set aside: its `.log` is renamed to `.damaged`, and no other file of the partition is changed. The
+partition is offline on this broker, also after restarts: if another replica can lead it, until this replica is copied
+again (`damaged_replicas`), otherwise until an operator has restored the segment.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _MAGIC_AT: Final = 16
 
 
 class SegmentScan:
-    """Reads the batches of a log file one after the other, with their checksums."""
+    """Reads the batches of a `.log` file one after the other, and verifies their checksums."""
 
     def __init__(self, files: FileSystem, path: str, base_offset: int) -> None:
         self.path = path
@@ -44,14 +43,14 @@ class SegmentScan:
         self.end_offset = base_offset
         """The offset after the last valid batch so far."""
         self.end_position = 0
-        """The byte after it."""
+        """The position after the last valid batch so far."""
         self.file_bytes = 0
         self.is_cut_off = False
-        """Whether the file ends within the batch that is not valid."""
+        """Whether the file ends within the invalid batch."""
         self._files = files
 
     def batches(self) -> Iterator[BatchPlace]:
-        """The valid batches up to the first bytes that are none, or the end. Raises StorageError."""
+        """Yield the valid batches up to the first invalid bytes, or the end. Raises StorageError."""
         file = self._files.open_to_read(self.path)
         try:
             self.file_bytes = file.size()
@@ -75,7 +74,7 @@ class SegmentScan:
             file.close()
 
     def skip_invalid(self) -> bool:
-        """Go on with `batches` at the next valid batch; returns False if there is none."""
+        """Let `batches` continue at the next valid batch; return False if there is none."""
         file = self._files.open_to_read(self.path)
         try:
             behind = self._first_valid(file)
@@ -87,7 +86,7 @@ class SegmentScan:
         return True
 
     def _bytes_of_batch(self, piece: bytes, at: int) -> int:
-        """How many bytes are needed to read the batch at a position of what has been read."""
+        """Return the number of bytes needed to read the batch at a position of `piece`."""
         if len(piece) - at < BATCH_BYTES_MIN:
             return BATCH_BYTES_MIN
         try:
@@ -97,14 +96,14 @@ class SegmentScan:
         return min(size, self.file_bytes - self.end_position + 1)
 
     def valid_batch(self, data: bytes, at: int) -> BatchHeader | None:
-        """The batch at a position of some bytes, if it may be in this segment here and its checksum is right."""
+        """Return the header at a position of `data`, if the batch is complete, in place and has a right checksum."""
         header = self._header_in_place(data, at)
         if header is None or header.size_bytes > len(data) - at or not has_right_crc(header, data, at):
             return None
         return header
 
     def _header_in_place(self, data: bytes, at: int) -> BatchHeader | None:
-        """What looks like the header of a batch that may be in this segment, behind the last valid one."""
+        """Return the header at a position of `data`, if its offsets fit this segment, after the last valid batch."""
         if len(data) - at < BATCH_BYTES_MIN:
             return None
         try:
@@ -117,9 +116,10 @@ class SegmentScan:
         return header if is_in_place else None
 
     def judge(self, recovery_point: int, *, is_last: bool, has_valid_successor: bool) -> None:
-        """Raise DamagedSegment unless what is behind the last valid batch is a torn tail, or nothing.
+        """Raise DamagedSegment if bytes follow the last valid batch that are not a torn tail.
 
-        `is_last`: there is no later segment; `has_valid_successor`: one of them begins with a valid batch.
+        Also raise it if flushed records are missing. `is_last`: no later segment exists; `has_valid_successor`: a later
+        segment begins with a valid batch.
         """
         if self.end_offset < recovery_point and (self.end_position < self.file_bytes or is_last):
             raise self._damaged(f"offsets below {recovery_point} were flushed")
@@ -140,10 +140,10 @@ class SegmentScan:
             file.close()
 
     def _displaced(self, file: File) -> BatchHeader | None:
-        """The batch behind the last valid one, if it is whole and only its offsets are too low.
+        """Return the batch after the last valid one, if it is complete and only its offsets are too low.
 
-        No crash leaves that. Consider batches at 10, 20 and 30, and a bit that has changed in the base offset of the
-        first, over which no checksum goes: it is at 1,000,010 now. Cut there, the log would lose the two behind it.
+        A crash cannot cause that. Consider batches at 10, 20 and 30, and a changed bit in the first one's base offset,
+        which no checksum covers: the batch is now at 1,000,010. Cut after it, the log would lose the other two.
         """
         data = file.read_at(self.end_position, BATCH_BYTES_MIN)
         if len(data) < BATCH_BYTES_MIN:
@@ -160,20 +160,21 @@ class SegmentScan:
         return header if has_right_crc(header, data, 0) else None
 
     def _has_torn_end(self, file: File) -> bool:
-        """Whether a crash may have left what is behind the last valid batch, in which no other one is valid.
+        """Whether a crash may have left the bytes after the last valid batch, if no valid batch follows.
 
-        A batch that has lost its part of a sector may share that with the begin of another one, which was cut off.
+        Checked up to the end of the file, and up to the end of the invalid batch: its lost sector may also have the
+        beginning of the next batch, which was cut off.
         """
         ends = (self.file_bytes, self._end_of_bad_batch(file))
         return self.is_cut_off or any(self._has_lost_sector(file, end) for end in ends)
 
     def _end_of_bad_batch(self, file: File) -> int:
-        """Where the first batch ends that is not valid; where its header would end if that is not readable."""
+        """Return the end position of the invalid batch; the end of its header if that is unreadable."""
         header = self._header_in_place(file.read_at(self.end_position, BATCH_BYTES_MIN), 0)
         return min(self.file_bytes, self.end_position + (BATCH_BYTES_MIN if header is None else header.size_bytes))
 
     def _first_valid(self, file: File) -> int | None:
-        """The position of the first valid batch behind the bytes that are none."""
+        """Return the position of the first valid batch after the invalid bytes, or None."""
         position = self.end_position + 1
         while position < self.file_bytes:
             piece = file.read_at(position, PIECE_BYTES + BATCH_BYTES_MIN)
@@ -188,7 +189,7 @@ class SegmentScan:
         return None
 
     def _has_lost_sector(self, file: File, end: int) -> bool:
-        """Whether the part of some sector between the last valid batch and `end` is all zeros."""
+        """Whether a sector, or its part, between the last valid batch and `end` is all zeros."""
         position = self.end_position
         while position < end:
             piece_end = min(end, (position // PIECE_BYTES + 1) * PIECE_BYTES)
@@ -202,5 +203,5 @@ class SegmentScan:
         return False
 
     def _damaged(self, evidence: str) -> DamagedSegment:
-        what = f"no valid batch with offset {self.end_offset} is there, but {evidence}"
+        what = f"the batch with offset {self.end_offset} is missing or invalid, but {evidence}"
         return DamagedSegment(self.path, self.end_position, what)

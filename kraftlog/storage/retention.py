@@ -1,4 +1,4 @@
-"""Which segments a log may delete, and by which clock (KIP-405, KIP-950)."""
+"""Decides which segments a log may delete, and by which clock (KIP-405, KIP-950)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 from kraftlog.storage.config import UNLIMITED_RETENTION, PartitionLogConfig
 
 CLOCK_TOLERANCE_MS: Final = 60_000
-"""A clock that is off by less has not jumped."""
+"""A smaller change between the two clocks is not a jump."""
 
 CLOCK_TRIAL_MS: Final = 3_600_000
-"""A clock that has jumped ahead is believed when it has gone on evenly for that long."""
+"""A clock that has jumped ahead is trusted when it has then run steadily for this long."""
 
 
 class Reason(Enum):
-    """Why a segment is deleted, in the order in which reasons are looked for (DB-81)."""
+    """Why a segment is deleted, in the order in which the reasons are checked (DB-81)."""
 
     LOG_START = "it is below the log's start"
     SIZE = "the log is larger than retention.bytes"
@@ -31,11 +31,11 @@ class SegmentFacts(NamedTuple):
     """The first offset of the next segment, or the log's end."""
     size_bytes: int
     largest_timestamp_ms: int
-    """The largest of its batches; if they have none, the time since when this process knows the segment."""
+    """The largest timestamp of its batches; if they have none, the time at which this process opened the segment."""
 
 
 class Deletable(NamedTuple):
-    """The oldest segments that may go, and why the last of them may."""
+    """The number of oldest segments that may be deleted, and the reason for the last of them."""
 
     segment_count: int
     reason: Reason | None
@@ -52,10 +52,11 @@ def deletable(
     high_watermark: int,
     now_ms: int,
 ) -> Deletable:
-    """The oldest segments that may go. The last segment is among them only if it has records; it is rolled first.
+    """Return the oldest segments that may be deleted.
 
-    Nothing beyond the high watermark goes (DB-80). Consider segments of 40, 30 and 30 bytes and retention.bytes 60: the
-    log has 40 bytes too many, so the first one goes; with 61 none does, since then less than that would be left.
+    The last segment of the log is among them only if it has records; the caller rolls it first. No segment beyond the
+    high watermark is deleted (DB-80). Consider segments of 40, 30 and 30 bytes and retention.bytes 60: the log has 40
+    bytes too many, so the first segment is deleted; with 61 none is, since 60 bytes would be too few.
     """
     count, reason = 0, None
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
@@ -79,26 +80,26 @@ def deletable(
 
 
 class RetentionClock:
-    """The time by which retention deletes: the machine's clock, but not if that has just jumped ahead.
+    """The clock for retention: the machine's wall clock, except just after a jump ahead.
 
-    Kafka deletes by the machine's clock as it is: a clock that is set to next year by mistake empties every topic at
-    its next look. Here a jump ahead counts only when the clock has kept to it for an hour, and a jump back counts at
-    once, since it deletes nothing. Within a run jumps are told by the monotonic clock. A clock that is wrong before the
-    broker starts cannot be told from one that is right.
+    Kafka uses the wall clock as it is: a clock that is set to next year by mistake empties every topic at the next
+    check. Here a jump ahead counts only when the clock has run steadily for an hour after it; a jump back counts at
+    once, since it deletes nothing. Jumps are detected by comparison with the monotonic clock, so a clock that is wrong
+    before the broker starts is not detected.
     """
 
     def __init__(self, wall_clock_ms: int, monotonic_ms: float) -> None:
         self._offset_ms = wall_clock_ms - monotonic_ms
-        self._on_trial_ms: float | None = None  # another offset
+        self._on_trial_ms: float | None = None  # the offset after a jump ahead
         self._trial_began_ms = 0.0
 
     @property
     def is_on_trial(self) -> bool:
-        """Whether the machine's clock has jumped ahead and is not believed yet."""
+        """Whether the wall clock has jumped ahead and is not yet trusted."""
         return self._on_trial_ms is not None
 
     def now_ms(self, wall_clock_ms: int, monotonic_ms: float) -> int:
-        """The time to delete by, given both clocks."""
+        """Return the wall clock time for retention, in milliseconds, given both clocks."""
         offset_ms = wall_clock_ms - monotonic_ms
         if offset_ms <= self._offset_ms + CLOCK_TOLERANCE_MS:
             self._offset_ms, self._on_trial_ms = offset_ms, None

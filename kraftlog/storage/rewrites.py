@@ -1,12 +1,12 @@
-"""Closed segments of a log are rewritten: others with the same records, or fewer of them, take their place (DB-117).
+"""Replaces closed segments of a log by rewritten ones, with the same records or fewer of them (DB-117).
 
     rewrite = log.rewrites.begin(range(0, 2000), now_ms)      the segments that begin at 0 and 1000
-    segment = rewrite.add(0)                                  made beside the log, in any number of turns
+    segment = rewrite.add(0)                                  written beside the log, in any number of turns
     segment.append(data, headers, config)
-    rewrite.finish()                                          in one turn; True: readers have the new one from now on
+    rewrite.finish()                                          in one turn; True: readers now read the new segment
 
-While that is made, the log goes on: it is appended to, cut, and loses its oldest segments. If one of those to be
-replaced has changed, `finish` leaves the log as it is.
+During a rewrite the log remains in use: it may be appended to, truncated, and lose its oldest segments. If one of the
+segments to be replaced has changed, `finish` leaves the log as it is.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from kraftlog.storage.swaps import remove_unfinished
 
 
 class Rewrites:
-    """Of one log. One is under way at most. For one thread."""
+    """The rewrites of one log, at most one at a time. For one thread."""
 
     def __init__(
         self, handles: FileHandles, directory: str, partition: TopicPartition, segments: SegmentList,
         producers: ProducerHistory, durability: Durability, health: LogHealth, host: LogHost, note: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`note` has the inventory say which files the log has."""
+        """`note` records the log's files in the inventory."""
         self._handles = handles
         self._directory = directory
         self._partition = partition
@@ -48,28 +48,28 @@ class Rewrites:
 
     @property
     def end_offset(self) -> int:
-        """The segments below may be rewritten: they are closed and flushed, also for a start after a crash."""
+        """Segments below this offset may be rewritten: they are closed, flushed, and not recovered after a crash."""
         return min(self._durability.durable_base_offset, self._durability.recovery_point_to_save)
 
     def begin(self, replaced: range, now_ms: int) -> Rewrite:
-        """Begin to rewrite the segments that begin in a range of offsets.
+        """Begin to rewrite the segments whose base offsets are in a range.
 
-        InvariantViolation unless segments begin at both ends of it, it is not empty, and ends at `end_offset` at most;
-        or while another rewrite is under way. Raises ApiError(KAFKA_STORAGE_ERROR).
+        Raises InvariantViolation while another rewrite is in progress, for an empty range, for one that ends above
+        `end_offset`, and unless segments begin at both of its ends. Raises ApiError(KAFKA_STORAGE_ERROR).
         """
         self._health.check()
         check(self._under_way is None, "one rewrite of a log is under way at most")
-        check(len(replaced) > 0 and replaced.stop <= self.end_offset, "what is rewritten is closed and flushed")
+        check(len(replaced) > 0 and replaced.stop <= self.end_offset, "only closed and flushed segments are rewritten")
         self._under_way = Rewrite(self, replaced, self._segments.within(replaced), now_ms)
         return self._under_way
 
     def create(self, base_offset: int, now_ms: int) -> Segment:
-        """For `Rewrite.add`."""
+        """Create a new segment, for `Rewrite.add`."""
         with self._health:
             return Segment.create(self._handles, self._directory, base_offset, now_ms, CLEANED_SUFFIX)
 
     def finish(self, rewrite: Rewrite) -> bool:
-        """For `Rewrite.finish`."""
+        """End a rewrite, for `Rewrite.finish`; return whether the segments were replaced."""
         self._under_way = None
         with self._health:
             is_as_before = rewrite.replaced.stop <= self.end_offset and self._segments.has(rewrite.old)
@@ -88,7 +88,7 @@ class Rewrites:
             segment.close_indexes()
             self._make_durable(segment)
         self._producers.write_indexes(rewrite.old, rewrite.new, CLEANED_SUFFIX)
-        self._note()  # else a start after a crash might look for what it lost in segments that are shorter now
+        self._note()  # so that a startup after a crash does not recover segments that have become shorter
         self._host.records.about_to_rewrite(self._partition, rewrite.replaced)
         self._producers.forget_snapshots(rewrite.old, rewrite.new)
         self._segments.replace(rewrite.replaced, rewrite.new)
@@ -100,7 +100,7 @@ class Rewrites:
             self._handles.get(path).fsync()
 
     def abandon(self, rewrite: Rewrite) -> None:
-        """For `Rewrite.abandon`."""
+        """End a rewrite without a change, for `Rewrite.abandon`."""
         self._under_way = None
         with self._health:
             self._remove(rewrite)
@@ -110,32 +110,32 @@ class Rewrites:
 
 
 class Rewrite:
-    """One, from `Rewrites.begin` to `finish` or `abandon`. What a crash leaves of it, the next start removes."""
+    """A rewrite in progress, until `finish` or `abandon`. A startup removes the files of one that a crash has ended."""
 
     def __init__(self, rewrites: Rewrites, replaced: range, old: list[Segment], now_ms: int) -> None:
         self.replaced = replaced
-        """The offsets at which the segments begin that are replaced."""
+        """The range of base offsets of the segments to replace."""
         self.old = old
         self.new: list[Segment] = []
         self._rewrites = rewrites
         self._now_ms = now_ms
 
     def add(self, base_offset: int) -> Segment:
-        """Add a segment, behind the others, for batches below the end of `replaced`; the first begins at its start.
+        """Add a new segment after the others, for batches below the end of `replaced`.
 
-        Raises ApiError(KAFKA_STORAGE_ERROR).
+        The first new segment must begin at the start of `replaced`. Raises ApiError(KAFKA_STORAGE_ERROR).
         """
         segment = self._rewrites.create(base_offset, self._now_ms)
         self.new.append(segment)
         return segment
 
     def finish(self) -> bool:
-        """Put the new segments in the place of the old ones, durably; returns False if the old ones have changed.
+        """Replace the old segments by the new ones, durably; return False if the old ones have changed.
 
-        Offsets stay. Raises ApiError(KAFKA_STORAGE_ERROR): without room the log is as it was.
+        Records keep their offsets. Raises ApiError(KAFKA_STORAGE_ERROR); without room the log does not change.
         """
         return self._rewrites.finish(self)
 
     def abandon(self) -> None:
-        """Leave the log as it is, and remove what was made. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Leave the log as it is, and remove the new segments. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         self._rewrites.abandon(self)

@@ -1,11 +1,12 @@
 """One segment of a partition's log: its `.log` and its indexes.
 
-The offset index has, for the batch before which more than `index.interval.bytes` were written since the last entry, its
-last offset and its position, as Kafka has it; so a search begins at most that much before what it looks for.
+The offset index gets an entry, with last offset and position, for each batch before which more than
+`index.interval.bytes` were written since the previous entry, as in Kafka. So a search begins at most about that many
+bytes before its target.
 
-Indexes have no checksums, so each entry is compared with the log where it is used. If they differ, both indexes are
-made again from the log. Consider an entry (120, 4096) of which a bit has changed: (120, 12288) would let a reader of
-offset 120 begin at the batch with offset 240, and never see what is between.
+Indexes have no checksums, so each entry is compared with the log when it is used. If they differ, both indexes are
+rebuilt from the log. Consider an entry (120, 4096) with a changed bit: (120, 12288) would let a reader of offset 120
+begin at the batch with offset 240, and miss the records in between.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from kraftlog.storage.index_file import OffsetIndex, OffsetPosition, TimeIndex, 
 logger = structlog.get_logger(__name__)
 
 SCAN_BYTES: Final = 16 * 1024
-"""How much of the log is read at once to find a batch by the headers before it."""
+"""The bytes of the log that are read at once in a search for a batch by its header."""
 
 RECENT_BATCHES: Final = 64
-"""Of so many of the last batches the positions stay in memory: readers at the log's end ask for them."""
+"""The number of last batches whose positions stay in memory, for readers at the end of the log."""
 
 
 REBUILT_INDEX_INTERVAL_BYTES: Final = 4096
-"""Kafka's default of `index.interval.bytes`, for indexes that are made again while a log is in use."""
+"""Kafka's default of `index.interval.bytes`, for indexes that are rebuilt while a log is in use."""
 
 
 class BatchPlace(NamedTuple):
-    """A batch in the log."""
+    """A batch's position in the `.log` file, and its header."""
 
     position: int
     header: BatchHeader
@@ -60,18 +61,18 @@ class Segment:
         self, handles: FileHandles, directory: str, base_offset: int, *, created_ms: int, size_bytes: int = 0,
         end_offset: int | None = None, offset_entries: int = 0, time_entries: int = 0,
     ) -> None:  # fmt: skip
-        """A segment whose file exists; the default values are those of a new one."""
+        """Describe a segment whose file exists; the default values are those of a new one."""
         self.base_offset = base_offset
         self.end_offset = base_offset if end_offset is None else end_offset
-        """The offset after the last one."""
+        """The offset after the segment's last one."""
         self.size_bytes = size_bytes
         self.path = join(directory, file_name(base_offset, LOG_SUFFIX))
         self.offsets = OffsetIndex(handles, directory, base_offset, offset_entries)
         self.times = TimeIndex(handles, directory, base_offset, time_entries)
         self.created_ms = created_ms
-        """When this process has begun to know the segment, by its own clock."""
+        """The time at which this process created or opened the segment, in milliseconds."""
         self.largest = self.times.last
-        """The largest timestamp, if `check_largest` was called since a start."""
+        """The largest timestamp; by the index alone, unverified, until `check_largest` was called."""
         self._is_largest_checked = not size_bytes
         self._handles = handles
         self._first_timestamp_ms: int | None = None
@@ -81,10 +82,7 @@ class Segment:
 
     @classmethod
     def create(cls, handles: FileHandles, directory: str, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
-        """Make the file of a new segment, with `suffix` behind the names of its files; not durable.
-
-        Raises StorageError.
-        """
+        """Create the file of a new segment, without a sync; its files' names end with `suffix`. Raises StorageError."""
         segment = cls(handles, directory, base_offset, created_ms=now_ms)
         if suffix:
             segment.renamed(suffix)
@@ -93,11 +91,11 @@ class Segment:
 
     @property
     def paths(self) -> tuple[str, str, str]:
-        """The log and its two indexes."""
+        """The paths of the log and its two indexes."""
         return self.path, self.offsets.file.path, self.times.file.path
 
     def renamed(self, suffix: str) -> None:
-        """Its files have names with `suffix` behind them from now on."""
+        """Note that the names of its files now end with `suffix`."""
         name = join(parent_directory(self.path), file_name(self.base_offset, ""))
         self.path = name + LOG_SUFFIX + suffix
         self.offsets.file.path = name + OFFSET_INDEX_SUFFIX + suffix
@@ -106,7 +104,7 @@ class Segment:
     def why_roll(
         self, config: PartitionLogConfig, first: BatchHeader, last: BatchHeader, byte_count: int, now_ms: int
     ) -> str:
-        """Why batches cannot be appended here but need a new segment, or nothing."""
+        """Return why batches need a new segment; empty if they can be appended here."""
         if self.size_bytes > config.segment_bytes - byte_count:
             return "segment.bytes"
         if last.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
@@ -119,14 +117,14 @@ class Segment:
             first_ms = self._first_timestamp_ms
             if first_ms is None:
                 first_ms = self.first_timestamp_ms
-            # How long it has been written to: by the batches' timestamps if they have any, as in Kafka.
+            # The age of the segment, by the batches' timestamps if they have any, as in Kafka.
             waited_ms = first.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
             if waited_ms > config.segment_ms - (config.segment_jitter_ms and self._jitter_ms(config)):
                 return "segment.ms"
         return ""
 
     def _jitter_ms(self, config: PartitionLogConfig) -> int:
-        """Not random, so that a run can be repeated; different from segment to segment."""
+        """Return a jitter that differs from segment to segment; derived from the path, so that runs are repeatable."""
         return crc32c(self.path.encode()) % config.segment_jitter_ms
 
     @property
@@ -141,9 +139,9 @@ class Segment:
     # --- appending ----------------------------------------------------------------------------------------------------
 
     def append(self, data: Buffer, headers: Sequence[BatchHeader], config: PartitionLogConfig) -> None:
-        """Write batches behind the last one; `data` has them one after the other, and nothing else.
+        """Write batches after the last one; `data` consists of them.
 
-        Raises StorageError, also OutOfSpace; then nothing has changed but bytes behind the end, which do not count.
+        Raises StorageError, also OutOfSpace; then only ignored bytes after the end may have changed.
         """
         if headers[0].base_offset < self.end_offset:
             check(False, "offsets ascend")
@@ -153,7 +151,7 @@ class Segment:
         except StorageError:
             with contextlib.suppress(StorageError):
                 file.truncate(self.size_bytes)
-                file.fsync()  # what was written of it must not come back behind the end after a crash
+                file.fsync()  # after a crash a partial write must not reappear after the end
             raise
         recent, interval_bytes = self._recent, config.index_interval_bytes
         for header in headers:
@@ -163,7 +161,7 @@ class Segment:
             recent.popitem(last=False)
 
     def note(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
-        """The batch at a position, behind all before it, is part of the segment: enter it where that is due."""
+        """Account for the next batch of the segment, at a position; add index entries where they are due."""
         if not position:
             self._first_timestamp_ms = header.max_timestamp_ms
         size_bytes, last_offset = header.size_bytes, header.last_offset
@@ -179,17 +177,17 @@ class Segment:
         self._newest = header
 
     def ends_with(self, header: BatchHeader) -> None:
-        """The last batch was found."""
+        """Note the header of the last batch, found by a scan."""
         self.end_offset = header.last_offset + 1
         self._newest = header
 
     @property
     def last_checksum(self) -> int:
-        """The CRC of the last batch; 0 if it is not known."""
+        """The CRC of the last batch; 0 if unknown."""
         return 0 if self._newest is None else self._newest.crc
 
     def close_indexes(self) -> None:
-        """Enter the largest timestamp, and write the indexes, which then have no byte too many. Raises StorageError."""
+        """Add the largest timestamp to its index, and write and trim both indexes. Raises StorageError."""
         self.times.add(self.largest)
         self.offsets.file.trim()
         self.times.file.trim()
@@ -200,14 +198,14 @@ class Segment:
         return self.offsets.file.is_written and self.times.file.is_written
 
     def write_indexes(self) -> None:
-        """Write what is new in the indexes. Raises StorageError."""
+        """Write the new entries of the indexes. Raises StorageError."""
         self.offsets.file.write()
         self.times.file.write()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def batches(self, position: int, end_position: int | None = None) -> Iterator[BatchPlace]:
-        """The batches from a position at which one begins. Raises DamagedSegment for bytes that are no header."""
+        """Yield the batches from a position at which a batch begins. Raises DamagedSegment for an invalid header."""
         end_position = self.size_bytes if end_position is None else end_position
         piece, piece_at = b"", position
         while position < end_position:
@@ -223,7 +221,7 @@ class Segment:
             position += header.size_bytes
 
     def locate(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at `offset` or later; None if there is none."""
+        """Return the first batch that ends at `offset` or later; None if there is none."""
         if offset >= self.end_offset:
             return None
         newest = self._newest
@@ -239,14 +237,11 @@ class Segment:
             return self._indexed(offset)
 
     def _indexed(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at `offset` or later. Raises WrongIndex."""
+        """Return the first batch that ends at `offset` or later, by the index. Raises WrongIndex."""
         return next((place for place in self.batches_before(offset) if place.header.last_offset >= offset), None)
 
     def batches_before(self, offset: int) -> Iterator[BatchPlace]:
-        """The batches from one on that begins at `offset` or before, the last one that the index has.
-
-        Raises WrongIndex; DamagedSegment.
-        """
+        """Yield the batches from the index's last entry not above `offset` on. Raises WrongIndex, DamagedSegment."""
         entry = self.offsets.lookup(offset)
         if entry is None:
             return self.batches(0)
@@ -257,16 +252,16 @@ class Segment:
             first = None
         if first is None or not self._may_be_of(first, entry):
             raise WrongIndex(
-                f"{self.offsets.file.path} says that the batch with offset {entry.offset} begins at byte"
-                f" {entry.position}, and it does not"
+                f"{self.offsets.file.path} is wrong: the batch with offset {entry.offset} does not begin at byte"
+                f" {entry.position}"
             )
         return chain((first,), places)
 
     def _may_be_of(self, place: BatchPlace, entry: OffsetPosition) -> bool:
-        """Whether an index entry may be of the batch that begins at its position, which must not be above its offset.
+        """Whether an index entry may belong to the batch `place`, read at the entry's position.
 
-        An entry of ours, as of newer versions of Kafka, has the last offset of its batch. In older ones it has that of
-        all batches of an append: then only the checksum tells whether a batch begins there, or something inside of one.
+        An entry of kraftlog, or of a newer Kafka, has the last offset of its batch. An entry of an older Kafka has the
+        last offset of all batches of an append: then only the checksum shows whether a batch really begins there.
         """
         header = place.header
         if header.base_offset < self.base_offset or place.position + header.size_bytes > self.size_bytes:
@@ -277,11 +272,14 @@ class Segment:
         return is_below and has_right_crc(header, self.read(place.position, header.size_bytes))
 
     def read(self, position: int, byte_count: int) -> bytes:
-        """Bytes of the log. Raises StorageError."""
+        """Read bytes of the log. Raises StorageError."""
         return self._handles.get(self.path).read_at(position, byte_count)
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> BatchPlace | None:
-        """The first batch from `start_offset` on that has a timestamp of at least `timestamp_ms`."""
+        """Return the first batch from `start_offset` on with a largest timestamp of at least `timestamp_ms`, or None.
+
+        Raises StorageError, DamagedSegment.
+        """
         self.check_largest()
         if self.largest.timestamp_ms < timestamp_ms:
             return None
@@ -297,7 +295,7 @@ class Segment:
         return None
 
     def _offset_before(self, timestamp_ms: int) -> int:
-        """An offset below which nothing is as new. Raises WrongIndex."""
+        """Return an offset below which every record is older, by the time index. Raises WrongIndex."""
         entries = self.times.lookup(timestamp_ms)
         for entry in entries:
             self._check_time(entry)
@@ -312,15 +310,15 @@ class Segment:
             or place.header.max_timestamp_ms != entry.timestamp_ms
         ):
             raise WrongIndex(
-                f"{self.times.file.path} says that the batch with offset {entry.offset} has timestamp"
-                f" {entry.timestamp_ms}, and it does not"
+                f"{self.times.file.path} is wrong: the batch with offset {entry.offset} does not have timestamp"
+                f" {entry.timestamp_ms}"
             )
 
-    # --- indexes that are wrong ---------------------------------------------------------------------------------------
+    # --- wrong indexes ------------------------------------------------------------------------------------------------
 
     def _make_indexes_again(self, reason: WrongIndex) -> None:
-        """Make both indexes again from the log, durably. Raises StorageError; DamagedSegment if the log is damaged."""
-        logger.warning("the indexes of a segment are made again", path=self.path, reason=str(reason))
+        """Rebuild both indexes from the log, durably. Raises StorageError, and DamagedSegment if the log is damaged."""
+        logger.warning("the indexes of a segment are rebuilt", path=self.path, reason=str(reason))
         size_bytes, end_offset = self.size_bytes, self.end_offset
         for file in (self.offsets.file, self.times.file):
             file.forget()
@@ -331,7 +329,7 @@ class Segment:
             for position, header in self.batches(0, size_bytes):
                 if not self.end_offset <= header.base_offset <= header.last_offset < end_offset:
                     what = f"a batch has offsets {header.base_offset} to {header.last_offset}"
-                    raise DamagedSegment(self.path, position, f"{what}, behind offset {self.end_offset - 1}")
+                    raise DamagedSegment(self.path, position, f"{what}, after offset {self.end_offset - 1}")
                 self.note(position, header, REBUILT_INDEX_INTERVAL_BYTES)
         finally:
             self.size_bytes, self.end_offset = size_bytes, end_offset
@@ -341,14 +339,14 @@ class Segment:
             file.write_anew()
 
     def check_largest(self) -> bool:
-        """Compare `largest` with the log, once after a start; returns whether it has changed."""
+        """Verify `largest` against the log, once after startup; return whether it has changed."""
         before = self.largest
         if not self._is_largest_checked:
             self.reload_largest()
         return self.largest != before
 
     def reload_largest(self) -> None:
-        """Find the largest timestamp: that of the last entry, or one behind it."""
+        """Determine the largest timestamp: that of the last index entry, or of a batch after it."""
         self._first_timestamp_ms = None
         self._is_largest_checked = True
         try:
@@ -366,9 +364,9 @@ class Segment:
     # --- truncating ---------------------------------------------------------------------------------------------------
 
     def truncate(self, end_offset: int) -> None:
-        """Cut before the first batch that reaches to `end_offset` or beyond; durable when it returns.
+        """Truncate before the first batch that contains `end_offset` or a later offset; durable at return.
 
-        The indexes are cut first: after a crash in between they have too little, and a start makes them again.
+        The indexes are truncated first: after a crash in between they lack entries, and a startup rebuilds them.
         """
         place = self.locate(end_offset)
         if place is None:

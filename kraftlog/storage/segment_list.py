@@ -1,4 +1,4 @@
-"""The segments of one log, in order: which one has an offset, and the files of those that come and go."""
+"""The segments of one log, in order: finds the segment of an offset, and creates and removes segments' files."""
 
 from __future__ import annotations
 
@@ -21,40 +21,43 @@ from kraftlog.storage.timestamps import BatchBytes
 
 
 class SegmentList:
-    """At least one segment; batches are appended to the last one."""
+    """The segments of a log, at least one; batches are appended to the last one."""
 
     def __init__(self, handles: FileHandles, directory: str, segments: Sequence[Segment]) -> None:
         self._handles = handles
         self._directory = directory
         self._segments = list(segments)
         self.last = self._segments[-1]
-        """The one that is appended to."""
+        """The segment to which batches are appended."""
         self._base_offsets = [segment.base_offset for segment in segments]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of segments."""
         return len(self._segments)
 
     @property
     def first(self) -> Segment:
-        """The oldest one."""
+        """The oldest segment."""
         return self._segments[0]
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of their batches."""
+        """The bytes of all batches."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def base_offset_of(self, index: int) -> int:
-        """The first offset of a segment."""
+        """Return the base offset of a segment by its index."""
         return self._base_offsets[index]
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """Those from the one on that has the offset, or would have it."""
+        """Return the segments from the one on whose range contains the offset; all for an offset below the first."""
         return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]
 
     def within(self, offsets: range) -> list[Segment]:
-        """Those that begin in a range of offsets. InvariantViolation unless segments begin at both ends of it."""
+        """Return the segments whose base offsets are in a range.
+
+        Raises InvariantViolation unless segments begin at both ends of the range.
+        """
         first, end = self._places_of(offsets)
         return self._segments[first:end]
 
@@ -65,7 +68,7 @@ class SegmentList:
         return first, end
 
     def has(self, segments: Sequence[Segment]) -> bool:
-        """Whether these very ones are still there, one behind the other, with another one behind them."""
+        """Whether exactly these segments are still in the list, consecutive, and followed by another segment."""
         first = bisect_left(self._base_offsets, segments[0].base_offset)
         found = self._segments[first : first + len(segments)]
         return found == list(segments) and found[-1] is not self.last
@@ -73,7 +76,7 @@ class SegmentList:
     # --- finding ------------------------------------------------------------------------------------------------------
 
     def locate(self, offset: int) -> tuple[Segment, BatchPlace] | None:
-        """The first batch that ends at `offset` or later; it may be in a later segment than the offset's."""
+        """Return the first batch that ends at `offset` or later, perhaps of a later segment, or None."""
         for segment in self.from_offset(offset):
             place = segment.locate(offset)
             if place is not None:
@@ -81,7 +84,7 @@ class SegmentList:
         return None
 
     def batch_not_older(self, timestamp_ms: int, start_offset: int) -> BatchBytes | None:
-        """The first batch with an offset from `start_offset` on whose largest timestamp is not older."""
+        """Return the first batch with records from `start_offset` on whose largest timestamp is not older, or None."""
         for segment in self.from_offset(start_offset):
             place = segment.find_timestamp(timestamp_ms, start_offset)
             if place is not None:
@@ -89,9 +92,10 @@ class SegmentList:
         return None
 
     def newest_batches(self, start_offset: int) -> list[BatchBytes]:
-        """Those that may have the record with the largest timestamp from `start_offset` on, in order: three at most.
+        """Return the batches, three at most, that may have the newest record from `start_offset` on, in order.
 
-        The segment where that offset is may have been deleted in part, and so may its batch: then that is one of them.
+        A batch that contains `start_offset` is among them even if a later one is newer by its header: the records that
+        make it newer may be below `start_offset`.
         """
         first, *later = self.from_offset(start_offset)
         first.check_largest()
@@ -110,7 +114,7 @@ class SegmentList:
         ]
 
     def check_largest(self, count: int) -> bool:
-        """Compare the largest timestamps of the oldest segments with the log; returns whether one has changed."""
+        """Verify the largest timestamp of the `count` oldest segments until one changes; return whether one has."""
         return any(segment.check_largest() for segment in self._segments[:count])
 
     def facts(self) -> list[SegmentFacts]:
@@ -124,10 +128,10 @@ class SegmentList:
             for segment, end_offset in zip(self._segments, ends, strict=True)
         ]  # fmt: skip
 
-    # --- coming and going ---------------------------------------------------------------------------------------------
+    # --- adding and removing ------------------------------------------------------------------------------------------
 
     def add(self, base_offset: int, config: PartitionLogConfig, now_ms: int) -> None:
-        """Add a segment; its name is not durable. Raises StorageError, then there is none."""
+        """Add a segment, whose name is not yet durable. Raises StorageError; then no segment was added."""
         segment = Segment.create(self._handles, self._directory, base_offset, now_ms)
         if config.preallocates:
             try:
@@ -143,7 +147,7 @@ class SegmentList:
         self.last = segment
 
     def remove_last(self) -> Segment:
-        """Remove the last one, durably."""
+        """Remove the last segment, durably."""
         segment = self._segments.pop()
         self._base_offsets.pop()
         self.last = self._segments[-1] if self._segments else segment
@@ -152,9 +156,9 @@ class SegmentList:
         return segment
 
     def start_over(self, base_offset: int, now_ms: int, old_log: OldLog | None = None) -> None:
-        """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable.
+        """Remove all segments, the last one first, and create one at an offset; its name is not yet durable.
 
-        With `old_log` they are set aside.
+        With `old_log` the old segments are set aside instead of removed.
         """
         if old_log is not None:
             for segment in self._segments:
@@ -166,24 +170,24 @@ class SegmentList:
             self.remove_last()
         try:
             self._begin(Segment.create(self._handles, self._directory, base_offset, now_ms))
-        except OutOfSpace as error:  # to go on without any segment is not possible, as it is with too few
-            raise StorageError(f"the log in {self._directory} cannot begin anew at {base_offset}: {error}") from error
+        except OutOfSpace as error:  # a log cannot continue without a segment: the directory goes offline
+            raise StorageError(f"the log in {self._directory} cannot start over at {base_offset}: {error}") from error
 
     def remove_first(self, count: int) -> None:
-        """Remove the oldest ones, durably."""
+        """Remove the oldest segments, durably."""
         for segment in self._segments[:count]:
             self._remove_files(segment)
         del self._segments[:count], self._base_offsets[:count]
         self._handles.files.fsync_directory(self._directory)
 
     def replace(self, replaced: range, segments: Sequence[Segment]) -> None:
-        """Put others in the place of the closed segments that begin in a range of offsets, durably (DB-117).
+        """Replace the closed segments whose base offsets are in a range by `segments`, durably (DB-117).
 
-        A crash leaves all of the old ones or all of the new ones. `segments` are closed and durable, under names with
-        CLEANED_SUFFIX, and the first one begins where the range does: else the log might begin later. Who has pinned a
-        file of an old segment can read it to its end; its path is the new file's.
+        A crash leaves all old segments or all new ones. `segments` are closed and durable, under names with
+        CLEANED_SUFFIX. The first begins where the range does, so that the log's start does not move. A reader with a
+        pinned file of an old segment can read that file to its end.
 
-        Raises StorageError, FlushFailed; OutOfSpace, and then nothing has changed.
+        Raises StorageError, FlushFailed, and OutOfSpace, after which nothing has changed.
         """
         first, end = self._places_of(replaced)
         limits = [*(segment.base_offset for segment in segments), replaced.stop]
@@ -205,11 +209,11 @@ class SegmentList:
 
 
 def _newest_in(segment: Segment, start_offset: int) -> list[tuple[Segment, BatchPlace]]:
-    """The batches of a segment that may have its newest record from `start_offset` on, in order: none, one or two."""
+    """Return the batches, two at most, that may have the segment's newest record from `start_offset` on, in order."""
     best = segment.locate(segment.largest.offset) if segment.largest.timestamp_ms >= 0 else None
     if best is None or best.header.base_offset >= start_offset:
         return [] if best is None else [(segment, best)]
-    # It was deleted, or a part of its batch was. Of a batch behind that one the header tells the largest timestamp.
+    # The newest batch, or a part of it, was deleted. For batches after the one with `start_offset` the header suffices.
     first = segment.locate(start_offset)
     if first is None:
         return []

@@ -1,6 +1,7 @@
-"""Logs that a broker does not use, and keeps under another name: strays, second copies, damaged logs (DB-89).
+"""Sets aside logs that a broker does not use: strays, second copies, damaged logs are kept under other names (DB-89).
 
-The metadata decides which log of a partition is used. What was set aside an operator deletes, or gives its name back.
+The metadata decides which log of a partition is used. An operator deletes a log that was set aside, or restores its
+name.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ logger = structlog.get_logger(__name__)
 
 
 def set_damaged_aside(logs: LogManager, partition: TopicPartition) -> None:
-    """Keep the files of a damaged log under another name, as those of a stray: its records are elsewhere.
+    """Set a damaged log aside like a stray, since another replica has its records.
 
-    At most one is kept, or a bad disk would fill up: the next one is deleted. Raises ApiError(KAFKA_STORAGE_ERROR).
+    At most one such log of a partition is kept, or a bad disk would fill up: the next one is deleted. Raises
+    ApiError(KAFKA_STORAGE_ERROR).
     """
     directory = logs.directory_of(partition)
     if directory is None:
@@ -36,25 +38,26 @@ def set_damaged_aside(logs: LogManager, partition: TopicPartition) -> None:
     name = directory_name(partition)
     if directory.removal.has_stray(partition):
         directory.removal.delete_log(partition, logs.new_id(), reason)
-        logger.warning("a damaged log is deleted, and copied anew from its leader", log=name, path=directory.path)
+        logger.warning("a damaged log is deleted, and copied again from its leader", log=name, path=directory.path)
     else:
         kept_as = directory.removal.set_stray_aside(partition, logs.new_id(), reason)
         logger.warning(
-            "a damaged log is set aside, and copied anew from its leader; delete what is kept if nobody needs it",
+            "a damaged log is set aside, and copied again from its leader; delete the kept files if nothing needs them",
             log=name, kept_as=kept_as, path=directory.path,
         )  # fmt: skip
 
 
 def set_copies_aside(logs: LogManager, partition: TopicPartition, topic_id: UUID, assigned_id: UUID) -> None:
-    """Of a partition with logs in several directories use the one where the metadata has it; the others are strays.
+    """Keep one log of a partition that has logs in several directories, and set the others aside.
 
-    Consider a log in directory A, whose disk fails. The partition is moved away and back, and is copied into B;
-    then A is repaired. What A has may be old: if it led, what was acknowledged since would be gone. If the metadata
-    names neither, the log is used that goes on longest in the latest epoch.
+    The log in the directory that the metadata names is used. Consider a log in directory A, whose disk fails. The
+    partition is moved away and back, and is copied into B; then A is repaired. A's log may be out of date: as a leader
+    it would lose the records acknowledged since. If the metadata names neither directory, the log with the latest epoch
+    is used, and among those the longest.
 
-    A log that never had a record is used only if no other one had any: consider a start without A, which made an
-    empty log in B. A damaged one that the metadata names is not replaced by a whole one, which may be old: the
-    partition is offline until an operator decides.
+    An empty log is used only if all are empty: consider a startup without A, which created an empty log in B. A damaged
+    log in the directory that the metadata names is not replaced by a sound one, which may be out of date: the partition
+    is offline until an operator decides.
     """
     found = logs.directories_of(partition)
     if len(found) < 2:
@@ -73,10 +76,10 @@ def set_copies_aside(logs: LogManager, partition: TopicPartition, topic_id: UUID
 
 
 def set_old_aside(logs: LogManager, partition: TopicPartition, assigned_id: UUID) -> None:
-    """Set a log aside that was here already while the metadata has it in a directory that is not.
+    """Set a log aside if the metadata has the partition in a directory that is missing here.
 
-    Consider directory A, which is not there for a while: the partition is copied into B. Then A is there, and B is
-    not. What A has is old. A log that the inventory did not have was moved here by hand.
+    Consider directory A, which is missing for a while: the partition is copied into B. Then A is back, and B is
+    missing: A's log is out of date. A log that is not in the inventory is used: an operator moved it here.
     """
     directory = logs.directory_of(partition)
     if directory is None or is_reserved(assigned_id.bytes) or partition in directory.records.came_by_hand:
@@ -86,16 +89,16 @@ def set_old_aside(logs: LogManager, partition: TopicPartition, assigned_id: UUID
 
 
 def set_stray_aside(logs: LogManager, partition: TopicPartition) -> None:
-    """Set a log aside that is not of the topic which has its name now."""
+    """Set the logs of a partition aside: they are of an earlier topic of that name."""
     for directory in logs.directories_of(partition):
         _set_stray_aside(logs, directory, partition)
 
 
 def set_strays_aside(logs: LogManager, topic_id_of: Callable[[TopicPartition], UUID | None]) -> Steps:
-    """Set every log aside whose partition has no topic id here, or another one than its files say.
+    """Set every log aside whose partition has no replica here, or whose topic id differs from that of its files.
 
-    The files stay, as in Kafka: consider a cluster whose controllers were restored from an old snapshot. One that
-    cannot be renamed is not used any more either; the next start tries again.
+    The files stay, as in Kafka: consider a cluster whose controllers were restored from an old snapshot. A log that
+    cannot be renamed is not used either; the next startup tries again.
     """
     for directory in logs.directories:
         for some in slices([*directory.logs, *directory.damaged], SLICE_LINES):
@@ -111,14 +114,17 @@ def _set_aside_if_stray(
     try:
         finding = directory.findings.assess(partition, topic_id)
     except ApiError as error:
-        logger.error("a log is not looked at", log=directory_name(partition), reason=str(error))
+        logger.error("a log was not checked for being a stray", log=directory_name(partition), reason=str(error))
         return
     if finding is Finding.STRAY:
         _set_stray_aside(logs, directory, partition)
 
 
 def _forget_missing_strays(logs: LogManager, topic_id_of: Callable[[TopicPartition], UUID | None]) -> Steps:
-    """Consider a log that is deleted by hand while its partition is elsewhere: if that comes back, it is new."""
+    """Remove partitions without a replica and without a log here from the inventories.
+
+    Consider a log that is deleted by hand while its partition is on other brokers: if a replica returns, it is new.
+    """
     for directory in logs.online:
         found: list[TopicPartition] = []
         for some in slices(directory.records.partitions, SLICE_LINES):
@@ -127,33 +133,37 @@ def _forget_missing_strays(logs: LogManager, topic_id_of: Callable[[TopicPartiti
         try:
             yield from directory.findings.forget_all_missing(found)
         except ApiError as error:
-            logger.error("logs are not forgotten", first=directory_name(found[0]), reason=str(error))
+            logger.error("missing logs remain in an inventory", first=directory_name(found[0]), reason=str(error))
 
 
 def _set_stray_aside(
     logs: LogManager, directory: LogDirectory, partition: TopicPartition, used: LogDirectory | None = None,
     *, old: bool = False,
 ) -> None:  # fmt: skip
-    """`used`: the directory with the log that is used in its place, if there is one. `old`: that is not here."""
+    """Set one log aside, and log why.
+
+    `used` is the directory whose log of the partition is used instead, if there is one. `old`: the metadata has the
+    partition in a directory that is missing here.
+    """
     name = directory_name(partition)
     found_id = directory.records.topic_ids.get(partition)
-    reason = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not a partition of this broker any more")
+    reason = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is no longer a partition of this broker")
     if used is not None and partition in used.damaged:
         event = (
-            f"a log is set aside, as the log directory {used.path} has one of the same partition; but that one is"
-            " damaged, so keep this one until the partition has its records again. To use it, stop the broker, move"
-            " the damaged log out of its log directory, and give this one its name back"
+            f"a log is set aside: the log directory {used.path} has another log of the partition, which is used but"
+            " damaged. Keep this one until the partition has its records again. To use it, stop the broker, move the"
+            " damaged log out of its log directory, and restore the name of this one"
         )
     elif old:
         event = (
-            "an old log is set aside, as the metadata has the partition in a log directory with which the broker"
-            " was not started: keep it until the partition has its records again. To use it, stop the broker, and"
-            " give it its name back"
+            "an old log is set aside: the metadata has the partition in a log directory that the broker was not started"
+            " with. Keep the log until the partition has its records again. To use it, stop the broker, and restore its"
+            " name"
         )
     else:
         event = (
-            "a stray log is set aside: the metadata has no such partition here, or has it in another log directory;"
-            " delete it if that is right"
+            "a stray log is set aside: by the metadata this broker has no such partition, or has it in another log"
+            " directory. Delete the log if that is right"
         )
     try:
         kept_as = directory.removal.set_stray_aside(partition, logs.new_id(), reason)
@@ -167,5 +177,5 @@ def _set_stray_aside(
 
 
 def _latest(log: PartitionLog | None) -> tuple[int, int]:
-    """The latest epoch of a log, and where it ends; a damaged one has neither."""
+    """Return the latest epoch and the log end offset of a log; -1 and -1 for a damaged one."""
     return (-1, -1) if log is None else (log.epochs.latest, log.log_end_offset)

@@ -1,8 +1,8 @@
-"""Large work of a broker on its loop, in slices: between two of them heartbeats and requests have their turn (DB-97).
+"""Divides large work on a broker's loop into slices, between which heartbeats and requests get their turn (DB-97).
 
-Work is a generator. It yields None where a slice may end, and a function where something has to become durable before
-it goes on. That runs in the disk's thread, and what it raises is raised where it was yielded. Small work is done in one
-turn, syncs included: a hop to the thread and back costs more than a fast disk does.
+Work is a generator. It yields None where a slice may end, and a function where something must become durable before the
+work continues. The function runs in the disk's thread; its exception is raised in the generator. Small work is done in
+one turn, syncs included, since a change to the thread and back takes longer than a sync on a fast disk.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from kraftbase.errors import FlushFailed
 from kraftbase.runtime import Runtime
 
 SLICE_PARTITIONS: Final = 8
-"""How many partitions have their files made, renamed or opened in one turn of the loop: 0.5 ms each, or 4 on a machine
-that is busy with other things."""
+"""The number of partitions whose files are created, renamed or opened in one turn of the loop: 0.5 ms each, or 4 ms on
+a busy machine."""
 
 SLICE_LINES: Final = 128
-"""For how many partitions something is encoded or looked at in one turn."""
+"""The number of partitions for which something is encoded or checked in one turn."""
 
 Steps: TypeAlias = Generator[Callable[[], None] | None, None, None]
 T = TypeVar("T")
 
 
 def slices(found: Sequence[T], count: int) -> Iterator[Sequence[T]]:
-    """The same, so many at a time."""
+    """Divide a sequence into parts of `count` items."""
     for start in range(0, len(found), count):
         yield found[start : start + count]
 
 
 def run_at_once(steps: Steps) -> None:
-    """Do all the work in one turn. Raises what it raises."""
+    """Do all the work in one turn. Raises its exceptions."""
     error: BaseException | None = None
     try:
         while True:
@@ -42,24 +42,27 @@ def run_at_once(steps: Steps) -> None:
 
 
 class SlicedWork:
-    """Does one piece of work after the other. For one thread."""
+    """Does one piece of work at a time, in slices. For one thread."""
 
     def __init__(self, runtime: Runtime, on_failed: Callable[[BaseException], None]) -> None:
-        """`on_failed` is called with what work raises after its first turn; nothing more is done then."""
+        """`on_failed` is called with an exception that ends the work after its first turn."""
         self._runtime = runtime
         self._on_failed = on_failed
         self._steps: Steps | None = None
         self._is_small = True
         self.slice_count = 0
-        """How many turns were needed after the first one of each piece of work."""
+        """The total number of turns, without the first one of each piece of work."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no work is in progress."""
         return self._steps is None
 
     def start(self, steps: Steps, *, is_small: bool) -> None:
-        """Begin, and do the first slice now, or all of it if it is small; nothing else is under way. Raises."""
+        """Do the first slice now, or all of the work if it is small. Raises its exceptions.
+
+        No other work may be in progress.
+        """
         self._steps, self._is_small = steps, is_small
         try:
             self._run(None)
@@ -68,7 +71,7 @@ class SlicedWork:
             raise
 
     def stop(self) -> None:
-        """Leave the rest undone."""
+        """Abandon the rest of the work."""
         self._steps = None
 
     def _next_slice(self, error: BaseException | None = None) -> None:

@@ -1,12 +1,13 @@
-"""How the files of segments take the place of others: a start finds all of the old ones, or all of the new ones.
+"""Replaces segments' files by others, so that a startup after a crash has either all old files or all new ones.
 
-    00000000000000000000.log.cleaned     of a new segment that is being made: a start removes it
-    00000000000000000000.log.swap        of a new segment that is whole: a start puts it in the place of the old ones
+    00000000000000000000.log.cleaned     of an unfinished new segment: a startup removes it
+    00000000000000000000.log.swap        of a complete new segment: a startup replaces the old ones by it
 
-The order is Kafka's (`LocalLog.replaceSegments`), and so is what a start makes of it (`LogLoader`, KAFKA-6264), so each
-can finish what the other began. The new segments get `.swap` from the last one to the first: as long as a `.cleaned`
-is there, a `.swap` of the same offset or behind it is not to be trusted. When the first one has it, the old ones go,
-and then the suffix. Between these steps the directory is synced, which Kafka leaves to a journal.
+The order is Kafka's (`LocalLog.replaceSegments`), and so are the steps at startup (`LogLoader`, KAFKA-6264), so each
+program can finish a replacement that the other began. The new segments get `.swap` from the last one to the first: as
+long as a `.cleaned` exists, a `.swap` at the same or a later offset is not valid. When the first one has `.swap`, the
+old segments are removed, and then the suffixes. Between these steps the directory is synced, which Kafka leaves to the
+file system's journal.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ _FIRST_NAMED: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 def swap_in(handles: FileHandles, directory: str, old: Collection[int], new: Sequence[int]) -> None:
-    """Put new segments in the place of old ones, durably; both by their base offsets, ascending.
+    """Replace old segments by new ones, durably; both are given by their base offsets, ascending.
 
-    What is in the new files is durable. Raises StorageError, FlushFailed; OutOfSpace, and then nothing has changed.
+    The new files' content is durable already. Raises StorageError, FlushFailed, and OutOfSpace, after which nothing has
+    changed.
     """
     files = handles.files
     files.fsync_directory(directory)
@@ -55,12 +57,12 @@ def swap_in(handles: FileHandles, directory: str, old: Collection[int], new: Seq
         raise
     try:
         _put_in_place(handles, directory, old, new)
-    except OutOfSpace as error:  # there is no way back
+    except OutOfSpace as error:  # the old segments may be gone
         raise StorageError(f"segments in {directory} cannot be replaced: {error}") from error
 
 
 def remove_unfinished(handles: FileHandles, directory: str, new: Collection[int]) -> None:
-    """Remove what was made of new segments. Raises StorageError, FlushFailed."""
+    """Remove the unfinished files of new segments. Raises StorageError, FlushFailed."""
     for unfinished in (SWAP_SUFFIX, CLEANED_SUFFIX):
         for base_offset in new:
             for suffix in SEGMENT_SUFFIXES:
@@ -69,20 +71,20 @@ def remove_unfinished(handles: FileHandles, directory: str, new: Collection[int]
 
 
 def finish_swap(handles: FileHandles, directory: str, names: Collection[str], present: Collection[int]) -> bool:
-    """Finish what a crash has interrupted, or undo it; returns whether there was something.
+    """Finish or undo a replacement that a crash has interrupted; return whether there was one.
 
-    `names` are those in the directory; `present` are the base offsets of segments that must be there, by the inventory:
-    it says no longer that an old one must, when it is about to be replaced.
+    `names` are the files in the directory. `present` are the base offsets of segments that must exist by the inventory,
+    which drops the old segments before they are replaced.
 
-    Raises StorageError, FlushFailed; DamagedLog if a new segment does not read back, or would replace one of `present`.
+    Raises StorageError, FlushFailed, and DamagedLog if a new segment is unreadable or would replace one of `present`.
     """
     cleaned, swapped = ([name for name in names if name.endswith(end)] for end in (CLEANED_SUFFIX, SWAP_SUFFIX))
     if not cleaned and not swapped:
         return False
     first = min((_offset_of(name, CLEANED_SUFFIX) for name in cleaned), default=None)
     undone = [name for name in swapped if first is not None and _offset_of(name, SWAP_SUFFIX) >= first]
-    logger.warning("a replacement of segments did not end", directory=directory, cleaned=cleaned, swapped=swapped)
-    for some in (undone, cleaned):  # in this order: without a `.cleaned` the others would count
+    logger.warning("a replacement of segments was interrupted", directory=directory, cleaned=cleaned, swapped=swapped)
+    for some in (undone, cleaned):  # in this order: without a `.cleaned` the `.swap` files would be valid
         for name in some:
             handles.remove(join(directory, name))
         handles.files.fsync_directory(directory)
@@ -94,17 +96,17 @@ def finish_swap(handles: FileHandles, directory: str, names: Collection[str], pr
     old = [offset for offset in offsets if offset is not None and (offset in replaced or offset in logs)]
     kept = sorted(set(old).intersection(present))
     if kept:
-        what = f"{swapped[0]} would take the place of the segment with offset {kept[0]}, which was not to be replaced"
+        what = f"{swapped[0]} would replace the segment at offset {kept[0]}, which the inventory still has"
         raise DamagedLog(directory, what)
     _put_in_place(handles, directory, sorted(old), new)
     return True
 
 
 def _put_in_place(handles: FileHandles, directory: str, old: Collection[int], new: Sequence[int]) -> None:
-    """Remove the old segments, and let the new ones, which are whole, lose their suffix; durably.
+    """Remove the old segments, and then the suffixes of the new ones, which are complete; durably.
 
-    One new segment after the other, and of each the index of aborted transactions last: as long as its log has the
-    suffix, such an index without one is of an old segment.
+    The new segments are renamed one after the other, each with its index of aborted transactions last: as long as the
+    `.log` has the suffix, an index without it belongs to an old segment.
     """
     files = handles.files
     for base_offset in old:
@@ -118,7 +120,7 @@ def _put_in_place(handles: FileHandles, directory: str, old: Collection[int], ne
 
 
 def _rename(handles: FileHandles, directory: str, base_offset: int, suffix: str, change: tuple[str, str]) -> bool:
-    """Change what is behind the name of a file; whether there is one."""
+    """Change the suffix of a file from `change[0]` to `change[1]`; return whether the file existed."""
     path = join(directory, file_name(base_offset, suffix))
     if not handles.files.exists(path + change[0]):
         return False
@@ -127,7 +129,7 @@ def _rename(handles: FileHandles, directory: str, base_offset: int, suffix: str,
 
 
 def _end_of(handles: FileHandles, directory: str, base_offsets: Sequence[int]) -> int:
-    """The largest offset after the last batch of some new segments."""
+    """Return the end offset of some new segments: the one after their last batch. Raises DamagedLog."""
     end_offset = 0
     for base_offset in base_offsets:
         segment = Segment(handles, directory, base_offset, created_ms=0)
@@ -142,6 +144,6 @@ def _end_of(handles: FileHandles, directory: str, base_offsets: Sequence[int]) -
 
 
 def _offset_of(name: str, suffix: str) -> int:
-    """The offset in the name of a file; that of no segment comes first, and goes or stays with the others."""
+    """Return the offset in the name of a file; 0 for a file of no segment, to treat it like the first one's."""
     offset = offset_of_segment_file(name, suffix)
     return 0 if offset is None else offset

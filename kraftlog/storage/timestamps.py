@@ -1,4 +1,4 @@
-"""The record that has a timestamp, to answer ListOffsets: a batch's records are inflated and read for that (DB-51)."""
+"""Searches a batch's records, inflated, for one by its timestamp, to answer ListOffsets (DB-51)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kraftlog.storage.batch_records import BatchRecords, InflationMemory
 from kraftlog.storage.formats.batch_header import BATCH_BYTES_MIN, BatchHeader
 
 INFLATED_BYTES_MAX: Final = 1024**3
-"""As far as a batch is inflated: a thousand times the default of max.message.bytes, as for one that is produced."""
+"""The most bytes that a batch may inflate to: 1,000 times the default max.message.bytes, as for produced batches."""
 
 _NEVER: Final = -(2**65)
 
 
 class FoundRecord(NamedTuple):
-    """A record by its timestamp."""
+    """The result of a search: a record's timestamp, offset and leader epoch."""
 
     timestamp_ms: int
     offset: int
@@ -26,22 +26,22 @@ class FoundRecord(NamedTuple):
 
 
 class BatchBytes(NamedTuple):
-    """A batch as it is in the log."""
+    """A batch of the log: its header, and all of its bytes."""
 
     header: BatchHeader
     data: bytes
 
 
 Search = Generator[bool, None, FoundRecord | None]
-"""Looks for a record. Each step reads a piece of a batch, and tells whether it waits for memory; then there is the
-result.
+"""A search for a record, in steps. Each step reads a piece of a batch, and yields whether it waits for memory. The
+generator's return value is the result.
 
-No step but the first of a batch reads a file: the log may change between two steps.
+Only the first step of a batch reads a file, since the log may change between two steps.
 """
 
 
 def result_of(search: Search) -> FoundRecord | None:
-    """The result, with all steps done now."""
+    """Do all steps now, and return the result."""
     while True:
         try:
             next(search)
@@ -51,9 +51,9 @@ def result_of(search: Search) -> FoundRecord | None:
 
 
 def first_not_older(batch: BatchBytes, timestamp_ms: int, start_offset: int, memory: InflationMemory) -> Search:
-    """The first record from `start_offset` on with at least this timestamp.
+    """Search for the first record from `start_offset` on with at least this timestamp.
 
-    Of a batch that cannot be read it is the first one: a reader then gets a few that are older, and misses none.
+    For an unreadable batch the result is its first offset: a consumer then gets a few older records, and misses none.
     """
     header = batch.header
     try:
@@ -70,7 +70,7 @@ def first_not_older(batch: BatchBytes, timestamp_ms: int, start_offset: int, mem
 
 
 def newest(batch: BatchBytes, start_offset: int, memory: InflationMemory) -> Search:
-    """The first record from `start_offset` on with the largest timestamp; of a batch that cannot be read, the last."""
+    """Search for the first record from `start_offset` on with the largest timestamp; an unreadable batch's last one."""
     header = batch.header
     found: FoundRecord | None = None
     try:
@@ -89,7 +89,7 @@ def newest(batch: BatchBytes, start_offset: int, memory: InflationMemory) -> Sea
 
 
 def newest_of(batches: list[BatchBytes], start_offset: int, memory: InflationMemory) -> Search:
-    """The newest record of several batches, of equal ones the first; None if none has a timestamp."""
+    """Search for the newest record of several batches, the first of equal ones; None if none has a timestamp."""
     best: FoundRecord | None = None
     for batch in batches:
         found = yield from newest(batch, start_offset, memory)
@@ -99,13 +99,13 @@ def newest_of(batches: list[BatchBytes], start_offset: int, memory: InflationMem
 
 
 def _heads(batch: BatchBytes, memory: InflationMemory) -> Generator[RecordHeads | None, None, None]:
-    """The portions; None while there is no memory. After each the turn may end."""
+    """Yield the portions of a batch's records, or None while memory is missing. The turn may end after each."""
     header = batch.header
     view = memoryview(batch.data)[BATCH_BYTES_MIN : header.size_bytes]
     try:
         codec = Compression(header.compression)
     except ValueError:
-        raise MalformedBytes(f"batch at offset {header.base_offset}", "its codec is none that Kafka has") from None
+        raise MalformedBytes(f"batch at offset {header.base_offset}", "its codec is not one of Kafka's") from None
     records = BatchRecords(codec, view, header.record_count, INFLATED_BYTES_MAX, memory)
     try:
         while not records.is_read:
@@ -121,7 +121,7 @@ def _heads(batch: BatchBytes, memory: InflationMemory) -> Generator[RecordHeads 
 def _first_not_older(
     header: BatchHeader, heads: RecordHeads, timestamp_ms: int, start_offset: int
 ) -> FoundRecord | None:
-    """Of a portion. No object is made for each record: of so many, Python would look for garbage again and again."""
+    """Search one portion, without an object for each record: so many would trigger Python's garbage collector often."""
     if _newest_ms(header, heads) < timestamp_ms:
         return None
     least = _NEVER if header.has_append_time else timestamp_ms - header.base_timestamp_ms
@@ -133,7 +133,7 @@ def _first_not_older(
 
 
 def _newest(header: BatchHeader, heads: RecordHeads, start_offset: int) -> FoundRecord | None:
-    """The first of the newest records of a portion."""
+    """Return the first of the newest records of a portion, or None."""
     first = start_offset - header.base_offset
     timestamps: Sequence[int] = heads.timestamp_deltas
     if min(heads.offset_deltas, default=first) < first:
@@ -150,14 +150,14 @@ def _newest(header: BatchHeader, heads: RecordHeads, start_offset: int) -> Found
 
 
 def _newest_ms(header: BatchHeader, heads: RecordHeads) -> int:
-    """The largest timestamp; below every other if there is no record."""
+    """Return the largest timestamp of a portion; below every possible one if the portion is empty."""
     if header.has_append_time:
         return header.max_timestamp_ms
     return header.base_timestamp_ms + (heads.summary()[1] if heads.timestamp_deltas else _NEVER)
 
 
 def _record(header: BatchHeader, heads: RecordHeads, index: int) -> FoundRecord:
-    """A record of a portion by its index there."""
+    """Return a record of a portion by its index in the portion."""
     timestamp_ms = header.max_timestamp_ms
     if not header.has_append_time:
         timestamp_ms = header.base_timestamp_ms + heads.timestamp_deltas[index]

@@ -1,1 +1,1 @@
-"""What a broker counts about itself: the registry, and the names that operators know from Kafka."""
+"""A broker's metrics and decisions: the registry, the metrics by Kafka's names, and the observers of decisions."""

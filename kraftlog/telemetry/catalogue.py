@@ -1,6 +1,7 @@
 """Every metric of a broker, by the names that operators know from Kafka: `docs/operations/metrics.md` lists them.
 
-What Kafka has per topic or per client is here for the whole broker: their number has no bound.
+Kafka's metrics per topic or per client are here for the whole broker, since the number of topics and clients is
+unbounded.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 from kraftlog.telemetry.registry import Kind, Metric
 
 KRAFTLOG: Final = "kraftlog"
-"""The group of what Kafka does not count, or not so."""
+"""The group of the metrics that Kafka does not have, or not in this form."""
 
 _REPLICAS: Final = "ReplicaManager"
 _FETCHERS: Final = "ReplicaFetcherManager"
@@ -41,7 +42,7 @@ PARTITION_COUNT = Metric(_REPLICAS, "PartitionCount", GAUGE, "replicas on this b
 LEADER_COUNT = Metric(_REPLICAS, "LeaderCount", GAUGE, "partitions that this broker leads")
 UNDER_REPLICATED = Metric(
     _REPLICAS, "UnderReplicatedPartitions", GAUGE,
-    "of those that it leads, how many have fewer replicas in sync than they are to have",
+    "of those that it leads, how many have fewer replicas in sync than they should have",
 )  # fmt: skip
 UNDER_MIN_ISR = Metric(
     _REPLICAS, "UnderMinIsrPartitionCount", GAUGE,
@@ -65,17 +66,20 @@ FAILED_PARTITIONS = Metric(
 )
 
 ISR_SHRINKS = Metric(
-    _REPLICAS, "IsrShrinksPerSec", COUNTER, "changes by which replicas left an ISR, that this leader asked for"
+    _REPLICAS, "IsrShrinksPerSec", COUNTER, "changes that this leader requested by which replicas left an ISR"
 )
 ISR_EXPANDS = Metric(_REPLICAS, "IsrExpandsPerSec", COUNTER, "changes by which replicas joined an ISR of this leader")
 FAILED_ISR_UPDATES = Metric(
-    _REPLICAS, "FailedIsrUpdatesPerSec", COUNTER, "changes of an ISR that the controller has not made"
+    _REPLICAS, "FailedIsrUpdatesPerSec", COUNTER, "changes of an ISR that the controller has refused"
 )
 REFUSED_LEADERSHIPS = Metric(
     KRAFTLOG, "RefusedLeaderships", COUNTER, "how often this broker was to lead a partition whose log is offline"
 )
 TRUNCATIONS = Metric(
-    KRAFTLOG, "LogTruncations", COUNTER, "how often a replica here has cut its log where its leader's is another"
+    KRAFTLOG,
+    "LogTruncations",
+    COUNTER,
+    "how often a replica here has truncated its log where it diverged from its leader's",
 )
 
 # --- logs -----------------------------------------------------------------------------------------------------------
@@ -85,19 +89,19 @@ LOG_FLUSHES = Metric(
     "LogFlushStats", "LogFlushRateAndTimeMs", HISTOGRAM,
     "how long flushes took, each of all appends of a log directory that waited for one", "logDirectory",
 )  # fmt: skip
-OFFLINE_DIRECTORIES = Metric(_LOGS, "OfflineLogDirectoryCount", GAUGE, "log directories that are not used")
-DIRECTORY_OFFLINE = Metric(_LOGS, "LogDirectoryOffline", GAUGE, "1 if a log directory is not used", "logDirectory")
+OFFLINE_DIRECTORIES = Metric(_LOGS, "OfflineLogDirectoryCount", GAUGE, "log directories that are offline")
+DIRECTORY_OFFLINE = Metric(_LOGS, "LogDirectoryOffline", GAUGE, "1 if a log directory is offline", "logDirectory")
 
 # --- requests -------------------------------------------------------------------------------------------------------
 
 TOTAL_TIME = Metric(
     _REQUESTS, "TotalTimeMs", HISTOGRAM,
-    "from when a request is taken up until it is answered, with the time that it waited for others", "request",
+    "from the start of a request's handling to its answer, including the time that it waited", "request",
 )  # fmt: skip
 THROTTLE_TIME = Metric(
-    KRAFTLOG, "QuotaThrottleTimeMs", HISTOGRAM, "how long clients are let wait that have exceeded a quota", "quota"
+    KRAFTLOG, "QuotaThrottleTimeMs", HISTOGRAM, "how long clients that have exceeded a quota are made to wait", "quota"
 )
-QUOTA_CLIENTS = Metric(KRAFTLOG, "QuotaClientCount", GAUGE, "clients whose rates are kept, as they are under a quota")
+QUOTA_CLIENTS = Metric(KRAFTLOG, "QuotaClientCount", GAUGE, "clients that are under a quota, whose rates are tracked")
 FETCH_SESSIONS = Metric(_SESSIONS, "NumIncrementalFetchSessions", GAUGE, "fetch sessions")
 SESSION_PARTITIONS = Metric(_SESSIONS, "NumIncrementalFetchPartitionsCached", GAUGE, "partitions of all fetch sessions")
 SESSION_EVICTIONS = Metric(
@@ -109,7 +113,7 @@ PURGATORY_SIZE = Metric(
 )
 FETCHES_EXPIRED = Metric(
     "DelayedFetchMetrics", "ExpiresPerSec", COUNTER,
-    "Fetches that have waited in vain: until their time was over, or their client gone", "fetcherType",
+    "parked Fetches that ended without enough bytes: their time was over, or their client gone", "fetcherType",
 )  # fmt: skip
 
 # --- connections ----------------------------------------------------------------------------------------------------
@@ -121,18 +125,18 @@ CONNECTIONS_MADE = Metric(
 CONNECTIONS_CLOSED = Metric(
     _SOCKETS, "connection-close-total", COUNTER, "connections that have ended, by the reason", "reason"
 )
-REQUESTS = Metric(_SOCKETS, "request-total", COUNTER, "requests that were taken up")
+REQUESTS = Metric(_SOCKETS, "request-total", COUNTER, "requests whose handling has begun")
 BYTES_IN = Metric(_SOCKETS, "incoming-byte-total", COUNTER, "bytes of requests")
 BYTES_OUT = Metric(_SOCKETS, "outgoing-byte-total", COUNTER, "bytes of answers, also of those that wait to be sent")
 QUEUED_BYTES = Metric(
-    "SocketServer", "MemoryPoolUsed", GAUGE, "bytes of requests that are being read or are not answered yet"
+    "SocketServer", "MemoryPoolUsed", GAUGE, "bytes of requests that are being read or are unanswered"
 )
-UNSENT_BYTES = Metric(KRAFTLOG, "UnsentResponseBytes", GAUGE, "bytes of answers that clients have not taken yet")
+UNSENT_BYTES = Metric(KRAFTLOG, "UnsentResponseBytes", GAUGE, "bytes of answers that clients have not read yet")
 PAUSED = Metric(
-    KRAFTLOG, "PausedConnectionCount", GAUGE, "connections that are not read, as they are throttled or at a limit"
+    KRAFTLOG, "PausedConnectionCount", GAUGE, "connections that are not read, since they are throttled or at a limit"
 )
 SLICES = Metric(KRAFTLOG, "RequestSlices", COUNTER, "how often a request was interrupted so that others continue")
 UNWANTED = Metric(KRAFTLOG, "UnwantedResponses", COUNTER, "answers whose connection had been closed")
 
 CATALOGUE: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-"""All of them, in the order of this module."""
+"""All metrics, in the order of this module."""

@@ -1,4 +1,4 @@
-"""Counts what a broker decides, in its registry: the observer that every broker has."""
+"""The observer that every broker has: it counts decisions in the broker's registry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLLOWER, CONSUMER = "follower", "consumer"
 
 
 class CountingObserver:
-    """A `BrokerObserver`."""
+    """A `BrokerObserver` that counts."""
 
     wants_details: Final = False
 
@@ -38,21 +38,21 @@ class CountingObserver:
         self._fenced.value = 1
 
     def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
-        """One more waits."""
+        """Count one more parked Fetch."""
         self._parked.value += 1
 
     def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
-        """One more waits."""
+        """Count one more parked Fetch."""
         self._parked.value += 1
 
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
-        """One fewer waits."""
+        """Count one fewer parked Fetch, and an expired one."""
         self._parked.value -= 1
         if why is FetchEnd.TIME_OR_CLIENT:
             (self._expired_consumers if replica_id < 0 else self._expired_followers).value += 1
 
     def decided(self, decision: Decision) -> None:
-        """Count what operators watch."""
+        """Count the decisions that operators watch."""
         match decision:
             case IsrChanged(_, isr, changed):
                 self._shrinks.value += not set(isr) <= set(changed)

@@ -1,7 +1,7 @@
-"""The debug log of what a broker decides: why a fetch is parked, why a replica stays out of the ISR, who leads.
+"""The debug log of a broker's decisions: why a Fetch is parked, why a replica stays out of the ISR, who leads.
 
-One line for each decision that no line of a higher level has: a change of an ISR that is asked for or refused, and a
-controlled shutdown that takes too long, are logged by those who decide.
+It has one line for each decision that has no line of a higher level: the deciding modules themselves log requested and
+refused ISR changes, and a controlled shutdown that takes too long.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ from kraftlog.telemetry.observer import (
 )
 
 REPLICAS_MAX: Final = 10_000
-"""Of so many replicas it is known what was logged last."""
+"""The most replicas of which the last logged reasons are remembered."""
 
 logger = structlog.get_logger(__name__)
 
 
 class BrokerDecisionLog:
-    """A `BrokerObserver`. Fetches and registrations, which are tried often, are logged at the rate of `LineRate`, and
-    a replica when its reasons have changed."""
+    """A `BrokerObserver` that logs. Fetches and registrations, which may be frequent, are logged at the rate of
+    `LineRate`; a replica is logged when its reasons have changed."""
 
     wants_details: Final = True
 
     def __init__(self, now: Callable[[], float]) -> None:
-        """`now` is a clock in seconds."""
+        """`now` returns the time in seconds."""
         self._rate = LineRate(now)
         self._reasons: dict[tuple[TopicPartition, int], tuple[str, ...]] = {}
 
     def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
-        """Log why."""
-        reason = f"there are {byte_count} bytes, and it waits for {min_bytes}"
+        """Log that a Fetch waits for bytes."""
+        reason = f"{byte_count} bytes are available, of {min_bytes} to wait for"
         self._log_at_rate("fetch parked", replica_id=replica_id, wait_ms=max_wait_ms, reason=reason)
 
     def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
-        """Log why."""
+        """Log that a Fetch waits for later reads."""
         reason = "some records are not on this broker's disks"
         self._log_at_rate("fetch parked", read_count=read_count, wait_ms=max_wait_ms, reason=reason)
 
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
-        """Log why."""
+        """Log the end of a wait, and its reason."""
         self._log_at_rate("fetch completed", replica_id=replica_id, byte_count=byte_count, reason=why.value)
 
     def _log_at_rate(self, what: str, **values: object) -> None:
@@ -74,7 +74,7 @@ class BrokerDecisionLog:
             logger.debug(what, **values, **({"left_out_before": left_out} if left_out else {}))
 
     def decided(self, decision: Decision) -> None:
-        """Log it."""
+        """Log a decision that has no line of a higher level."""
         match decision:
             case BrokerStateEntered(left, entered):
                 logger.debug("broker state entered", left=left, entered=entered)
@@ -129,7 +129,7 @@ class BrokerDecisionLog:
                 self._log_at_rate("registration lost", broker_epoch=broker_epoch, error=error)
 
     def _log_replica(self, decision: ReplicaStaysOut) -> None:
-        """Once for each change of the reasons: it fetches many times a second."""
+        """Log once for each change of the reasons, since a replica fetches many times a second."""
         key = (decision.partition, decision.replica)
         if self._reasons.get(key) == decision.reasons:
             return

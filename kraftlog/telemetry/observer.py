@@ -1,7 +1,7 @@
-"""The port for those who watch a broker: its registry, the debug log of its decisions, the simulator's judges, tests.
+"""The port for observers of a broker: its registry, the debug log of its decisions, the simulator's rules, tests.
 
-A broker decides seldom, but for one thing: each Fetch that waits is parked and completed. So these two have calls of
-their own, which make nothing, and everything else is a `Decision`.
+Most decisions of a broker are rare, but each waiting Fetch is parked and completed. So these two have calls of their
+own, which allocate no object; every other decision is a `Decision`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kraftbase.partition import TopicPartition
 class FetchEnd(Enum):
     """Why a parked Fetch completes."""
 
-    ENOUGH = "there are enough bytes"
+    ENOUGH = "enough bytes are available"
     PARTITION_CHANGED = "a partition has changed its leader, or has an error"
-    TIME_OR_CLIENT = "its time is over, or its client sends nothing more"
-    READS_DONE = "all its reads have ended"
-    READS_CANCELLED = "its reads take too long, its client sends nothing more, or its memory is wanted"
+    TIME_OR_CLIENT = "its time is over, or its client is gone"
+    READS_DONE = "all its later reads have ended"
+    READS_CANCELLED = "its later reads take too long, its client is gone, or its memory is needed"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStateEntered:
-    """The broker goes on to another state of its life."""
+    """The broker has entered another state of its life cycle."""
 
     left: str
     entered: str
@@ -34,11 +34,11 @@ class BrokerStateEntered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationAsked:
-    """The controller is asked to register the broker."""
+    """The broker has requested its registration from the controller."""
 
     incarnation_id: UUID
     previous_broker_epoch: int | None
-    """That of the last clean shutdown; None if it was none, or the broker has registered since."""
+    """The broker epoch at the last clean shutdown; None if there was none, or the broker has registered since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class RegistrationRefused:
     error: str
     reason: str
     is_final: bool
-    """Whether the broker ends; else it asks again."""
+    """Whether the broker ends; otherwise it tries again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationLost:
-    """The controller does not know the registration any more: the broker registers again."""
+    """The controller no longer knows the registration: the broker registers again."""
 
     broker_epoch: int
     error: str
@@ -76,19 +76,19 @@ class FencingChanged:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownAsked:
-    """The broker asks the controller to let it go, for so long at most."""
+    """The broker has requested a controlled shutdown, and waits for it at most this long."""
 
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownAllowed:
-    """Others lead the broker's partitions: it may end."""
+    """The controller has allowed the shutdown: other brokers lead the broker's partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownTimedOut:
-    """The controller has not let the broker go in time: it ends all the same."""
+    """The controller has not allowed the shutdown in time: the broker ends all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +96,19 @@ class LogsClosed:
     """The log directories are closed."""
 
     is_clean: bool
-    """Whether all are, with the mark of a clean shutdown in each."""
+    """Whether all were closed cleanly, with the mark of a clean shutdown in each."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanShutdownMarked:
-    """The broker's own directory names an epoch for the next start: all was closed well."""
+    """The broker's own directory has the broker epoch for the next startup: everything was closed cleanly."""
 
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLost:
-    """A log directory is not used any more."""
+    """A log directory has gone offline."""
 
     path: str
     reason: str
@@ -116,17 +116,17 @@ class DirectoryLost:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipBegun:
-    """The broker leads a partition in an epoch that is new to it."""
+    """The broker leads a partition in a new leader epoch."""
 
     partition: TopicPartition
     leader_epoch: int
     start_offset: int
-    """Where the epoch begins in its log."""
+    """The offset at which the leader epoch begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipRefused:
-    """The metadata says that the broker leads a partition, and it cannot."""
+    """By the metadata the broker leads a partition, but it cannot."""
 
     partition: TopicPartition
     leader_epoch: int
@@ -135,26 +135,26 @@ class LeadershipRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipEnded:
-    """The broker has led a partition, and does not any more."""
+    """The broker no longer leads a partition."""
 
     partition: TopicPartition
     leader_epoch: int
-    """Of its own leadership."""
+    """The epoch of the ended leadership."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStaysOut:
-    """A replica that has just fetched does not join the ISR. Only told to an observer that `wants_details`."""
+    """A replica that has just fetched does not join the ISR. Only for an observer that `wants_details`."""
 
     partition: TopicPartition
     replica: int
     reasons: tuple[str, ...]
-    """As DescribeReplicas says them."""
+    """The same words as in DescribeReplicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeAsked:
-    """The controller is asked for another ISR."""
+    """The leader has requested an ISR change from the controller."""
 
     partition: str
     isr: tuple[int, ...]
@@ -163,17 +163,17 @@ class IsrChangeAsked:
 
 @dataclass(frozen=True, slots=True)
 class IsrChanged:
-    """The controller has made a change that it was asked for."""
+    """The controller has made a requested ISR change."""
 
     partition: str
     isr: tuple[int, ...]
-    """Before."""
+    """The ISR before the change."""
     changed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeRefused:
-    """The controller has not made a change."""
+    """The controller has refused an ISR change."""
 
     partition: str
     wanted: tuple[int, ...]
@@ -183,33 +183,33 @@ class IsrChangeRefused:
 
 @dataclass(frozen=True, slots=True)
 class LogTruncated:
-    """A follower's log ends earlier now, as its leader's has something else there."""
+    """A follower's log was truncated, since it diverges from the leader's."""
 
     partition: TopicPartition
     leader_epoch: int
     from_offset: int
-    """Where it ended."""
+    """The log end offset before."""
     to_offset: int
-    """Where it ends."""
+    """The log end offset after."""
     high_watermark: int
-    """Before."""
+    """The high watermark before."""
     is_unclean: bool
-    """Whether the leader was elected uncleanly: then what is committed may go, too."""
+    """Whether the leader was elected uncleanly: then committed records may be lost, too."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogStartedOver:
-    """A follower's log is empty now, and begins elsewhere."""
+    """A follower's log has started over, empty, at another offset."""
 
     partition: TopicPartition
     leader_epoch: int
     from_offset: int
-    """Where it ended."""
+    """The log end offset before."""
     to_offset: int
-    """Where it begins."""
+    """The offset at which the log starts over."""
     high_watermark: int
-    """Before."""
+    """The high watermark before."""
     reason: str
 
 
@@ -239,54 +239,54 @@ Decision = (
 
 
 class BrokerObserver(Protocol):
-    """It is told of what a broker decides, on the broker's own thread. It must not call back, and must not raise, but
-    for what is to end the broker."""
+    """Receives a broker's decisions, on the broker's thread. It must not call the broker, and must not raise, except
+    an error that must end the broker."""
 
     @property
     def wants_details(self) -> bool:
-        """Whether it is to be told what takes work to find out."""
+        """Whether it wants decisions that take extra work to determine."""
         ...
 
     def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
-        """A Fetch waits: there are so many bytes for it. `replica_id` is -1 for a consumer."""
+        """Note a parked Fetch, with `byte_count` bytes available. `replica_id` is -1 for a consumer."""
         ...
 
     def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
-        """A consumer's Fetch is parked until so many reads have ended."""
+        """Note that a consumer's Fetch is parked until `read_count` later reads have ended."""
         ...
 
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
-        """A Fetch that was parked is answered, or given up; so many bytes were there for it, or have come later."""
+        """Note that a parked Fetch is answered or abandoned; `byte_count` bytes were available, or were read later."""
         ...
 
     def decided(self, decision: Decision) -> None:
-        """The broker has decided something, or has learnt what others have."""
+        """Note a decision of this broker, or of others about it."""
         ...
 
 
 class Observers:
-    """Two as one."""
+    """Two observers as one."""
 
     def __init__(self, first: BrokerObserver, second: BrokerObserver) -> None:
         self._both = (first, second)
         self.wants_details = first.wants_details or second.wants_details
 
     def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
-        """Tell both."""
+        """Notify both."""
         for observer in self._both:
             observer.fetch_parked(replica_id, byte_count, min_bytes, max_wait_ms)
 
     def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
-        """Tell both."""
+        """Notify both."""
         for observer in self._both:
             observer.fetch_reads_later(read_count, max_wait_ms)
 
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
-        """Tell both."""
+        """Notify both."""
         for observer in self._both:
             observer.fetch_completed(replica_id, byte_count, why)
 
     def decided(self, decision: Decision) -> None:
-        """Tell both."""
+        """Notify both."""
         for observer in self._both:
             observer.decided(decision)

@@ -1,8 +1,8 @@
 """Counters, gauges and histograms of one broker, in its own process.
 
-A counter is made once, with its label, and held by who counts: `self._fetches.value += 1` is all that a request costs.
-What some part counts for itself, or what can be worked out, is read when somebody asks: `Registry.read`. Labels come
-from lists that are known beforehand, such as the APIs or the log directories, so that clients cannot add to them.
+The counting module creates a counter once, with its label, and keeps it: a request costs only
+`self._fetches.value += 1`. A value that a module keeps anyway, or that can be computed, is read on demand:
+`Registry.read`. Labels come from fixed lists, such as the APIs or the log directories, so that clients cannot add any.
 
     requests = registry.counter(METRIC, "Fetch")
     requests.value += 1
@@ -21,39 +21,39 @@ from typing import Final
 from kraftbase.checks import check
 
 SERIES_MAX: Final = 256
-"""How many labels one metric may have."""
+"""The most labels of one metric."""
 
 TIME_BOUNDS_MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
-"""The upper bounds of what takes from a fraction of a millisecond to half a minute."""
+"""The upper bounds for durations from a fraction of a millisecond to half a minute."""
 
 
 class Kind(Enum):
-    """What a value means."""
+    """The meaning of a value."""
 
     COUNTER = 0
-    """Since the broker's start; it only grows. Its rate is the difference between two readings."""
+    """A number since the broker's start, which only grows. The difference of two readings gives the rate."""
     GAUGE = 1
-    """Now."""
+    """The present value."""
     HISTOGRAM = 2
-    """How often a value was at most each of some bounds, since the broker's start."""
+    """For each of some bounds, how many values were at most the bound, since the broker's start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What is counted, without a value."""
+    """The description of a metric, without a value."""
 
     group: str
-    """Kafka's `type` of its MBean, or its group of metrics; KRAFTLOG if Kafka has none of this name."""
+    """The `type` of Kafka's MBean, or Kafka's group of metrics; KRAFTLOG if Kafka has no metric of this name."""
     name: str
-    """Kafka's name. A counter keeps it, although Kafka's has a rate as well: IsrShrinksPerSec."""
+    """Kafka's name. A counter keeps it, although Kafka's metric also has a rate: IsrShrinksPerSec."""
     kind: Kind
     meaning: str
     label: str = ""
-    """The name of its label; empty if it has none."""
+    """The name of the label; empty if the metric has none."""
 
 
 class Counter:
-    """A number that whoever has it changes. One of a gauge goes down, too."""
+    """A number that its owner changes. For a gauge it may also go down."""
 
     __slots__ = ("value",)
 
@@ -62,26 +62,26 @@ class Counter:
 
 
 class Histogram:
-    """How often values were observed, by their size."""
+    """The numbers of observed values, by their size."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float] = TIME_BOUNDS_MS) -> None:
-        """`bounds` are upper ones, inclusive and ascending; there is one more bucket for what is above them all."""
+        """`bounds` are inclusive upper bounds, ascending; one more bucket is for the values above all of them."""
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
-        """Of each bucket alone."""
+        """The number of values in each bucket, not cumulative."""
         self.total = 0.0
         """The sum of all values."""
 
     def observe(self, value: float) -> None:
-        """A value was seen."""
+        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     @property
     def count(self) -> int:
-        """How many values were seen."""
+        """The number of observed values."""
         return sum(self.counts)
 
 
@@ -90,7 +90,7 @@ Read = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A metric with one of its labels, and where its value is."""
+    """A metric with one of its labels, and the source of its value."""
 
     metric: Metric
     label: str
@@ -98,7 +98,7 @@ class Series:
 
     @property
     def value(self) -> float:
-        """Now; of a histogram how many values it has seen."""
+        """The present value; for a histogram the number of observed values."""
         match self.source:
             case Counter():
                 return self.source.value
@@ -115,18 +115,18 @@ class Registry:
         self._series: dict[Metric, dict[str, Series]] = {}
 
     def counter(self, metric: Metric, label: str = "") -> Counter:
-        """A new counter, or a gauge that its owner moves up and down."""
+        """Create a counter, or a gauge that its owner moves up and down."""
         counter = Counter()
         self._add(metric, label, counter)
         return counter
 
     def histogram(self, metric: Metric, histogram: Histogram, label: str = "") -> Histogram:
-        """Show a histogram that a part of the broker has made."""
+        """Add a histogram that a module of the broker has created."""
         self._add(metric, label, histogram)
         return histogram
 
     def read(self, metric: Metric, read: Read, label: str = "") -> None:
-        """Show a value that `read` gives, at any time and quickly."""
+        """Add a value that `read` returns; it must be fast, and callable at any time."""
         self._add(metric, label, read)
 
     def _add(self, metric: Metric, label: str, source: Counter | Histogram | Read) -> None:
@@ -138,6 +138,6 @@ class Registry:
         series[label] = Series(metric, label, source)
 
     def all_series(self) -> Iterator[Series]:
-        """Each series, by group and name, then by label."""
+        """Iterate over all series, by group and name, then by label."""
         for metric in sorted(self._series, key=lambda one: (one.group, one.name)):
             yield from (series for _, series in sorted(self._series[metric].items()))

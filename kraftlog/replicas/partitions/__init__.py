@@ -1,1 +1,1 @@
-"""The partitions of which a broker has replicas, and what may be done with them: synchronous, over ports."""
+"""The partitions of which a broker has replicas, and the operations on them; synchronous, over ports."""

@@ -1,10 +1,11 @@
-"""A Fetch that waits for records: parked until there are `min_bytes`, or its time is over (DB-66).
+"""A Fetch that waits for records: parked until `min_bytes` are available, or its time is over (DB-66).
 
-While it waits, only positions are looked at: nothing is read until it is answered. One of a follower is counted when
-it comes, as its offsets say what the follower has. When there is something for it, it is answered in the next turn of
-the loop: the producer has its answer before, and what has arrived in the same turn is appended first.
+A parked Fetch checks only positions: no records are read until it is answered. A follower's Fetch counts as progress on
+arrival, since its offsets show what the follower has. When enough bytes are available, the Fetch is answered in the
+next turn of the loop: the producer gets its answer first, and everything that arrived in the same turn is appended.
 
-If the records of a partition are to come later, it waits for them and not for more bytes (`OutstandingReads`).
+If records of a partition come later (`LaterRead`), the Fetch waits for them instead of for more bytes
+(`OutstandingReads`).
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from kraftlog.storage.log_host import LogSlice
 from kraftlog.telemetry.observer import BrokerObserver, FetchEnd
 
 FEW_PARTITIONS: Final = 256
-"""A request for more partitions is gone through in slices."""
+"""A request for more partitions than this is processed in slices."""
 
 OnRead = Callable[[list[Read]], None]
 """Called once, with a result for each partition, in their order."""
 
 
 class DelayedFetch:
-    """One request. For one thread."""
+    """One Fetch request. For one thread."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class DelayedFetch:
         *,
         is_in_slices: bool = False,
     ) -> None:
-        """`wanted` has each partition once. If they are many, they are gone through in `slices`."""
+        """`wanted` has each partition once. With `is_in_slices`, for many partitions, they are read in `slices`."""
         self._slices = slices
         self._observer = observer
         self._why = FetchEnd.TIME_OR_CLIENT
@@ -56,26 +57,26 @@ class DelayedFetch:
         self._timer: Timer | None = None
         self._runtime: Runtime | None = None
         self._is_due = False
-        """Whether it is answered in the next turn of the loop."""
+        """Whether the answer is scheduled for the next turn of the loop."""
         self._is_done = False
-        """Whether it does not wait for bytes, or not any more."""
+        """Whether the wait for bytes has ended, or never began."""
         self._has_later = False
-        """Whether some of what was located comes later."""
+        """Whether some located records come later."""
         self._outstanding: OutstandingReads | None = None
         self._waiting: dict[Partition, ReadFrom] = {}
         self._available: dict[Partition, int] = {}
-        """While it waits: how many bytes each partition has."""
+        """During the wait: the available bytes of each partition."""
         self._without: dict[Partition, Located] = {}
-        """Partitions that had nothing and have not changed since: the answer need not look at them again."""
+        """The partitions that had no records and have not changed since: the answer need not locate them again."""
         self._available_bytes = 0
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is not answered yet."""
+        """Whether the Fetch is still unanswered."""
         return not self._is_done or (self._outstanding is not None and self._outstanding.is_waiting)
 
     def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
-        """Answer now, or when there is enough, or after `max_wait_ms`; or when what comes later is there."""
+        """Answer now, or when enough bytes are available, or after `max_wait_ms`, or when later records have come."""
         located = self._locate(max(1, self._slices.answer_room_bytes))
         if self._reader.is_follower:
             located = [
@@ -106,7 +107,7 @@ class DelayedFetch:
         self._timer = runtime.call_later(max_wait_ms, self.expire)
 
     def begin_in_slices(self, runtime: Runtime, max_wait_ms: int) -> Steps:
-        """As `begin`. What is located is not read until it is located again: others have their turn in between."""
+        """Like `begin`, in slices. Records are located again before they are read, since others run in between."""
         refused: dict[Partition, Located] = {}
         ends_wait = max_wait_ms <= 0
         available: list[Located] = []
@@ -145,7 +146,7 @@ class DelayedFetch:
         self._observer.fetch_parked(self._reader.replica_id, self._available_bytes, self._min_bytes, max_wait_ms)
 
     def _read_in_slices(self, refused: Mapping[Partition, Located], runtime: Runtime | None = None) -> Steps:
-        """Read, and answer. With a `runtime` what comes later is waited for; without one it is left out."""
+        """Read the records, and answer. With a `runtime`, wait for later records; without one, leave them out."""
         reads: list[Read] = []
         later: dict[int, LaterRead] = {}
         room_bytes = self._slices.answer_room_bytes
@@ -168,7 +169,7 @@ class DelayedFetch:
             self._on_read(reads)
 
     def _read_with_later(self, located: Sequence[Located]) -> tuple[list[Read], dict[int, LaterRead]]:
-        """What can be read now, and what comes later, by its place."""
+        """Return the results that can be read now, and the later reads, by their index in `wanted`."""
         reads = [read(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)]
         later: dict[int, LaterRead] = {}
         for place, one in enumerate(located):
@@ -181,7 +182,7 @@ class DelayedFetch:
         self._outstanding.start(runtime)
 
     def partition_changed(self, partition: Partition) -> None:
-        """There may be more to read, or an error to report."""
+        """Check a partition again: it may have more records, or an error to report."""
         self._without.pop(partition, None)
         wanted = self._waiting.get(partition)
         if self._is_done or self._is_due or wanted is None or self._runtime is None:
@@ -198,7 +199,7 @@ class DelayedFetch:
             self._runtime.call_soon(self._answer)
 
     def expire(self) -> None:
-        """Answer with what there is."""
+        """Answer with the records that are available."""
         if self._outstanding is not None:
             self._outstanding.expire()
             return
@@ -215,10 +216,10 @@ class DelayedFetch:
             self._finish(self._locate(self._slices.answer_room_bytes))
 
     def _locate(self, room_bytes: int) -> list[Located]:
-        """Share the request's bytes out, in the order of the partitions.
+        """Distribute the request's bytes over the partitions, in order.
 
-        What has waited for records is answered with none if clients have not taken so much that there is no room: it
-        asks again, and that Fetch is handled when there is some.
+        `room_bytes` is the room for answers that clients have yet to read. Without any, the answer to a parked Fetch
+        has no records: the reader sends another Fetch, which is handled when there is room.
         """
         located: list[Located] = []
         bytes_left = max(0, min(self._bytes_max, room_bytes))

@@ -1,12 +1,12 @@
-"""What a Fetch means, given the sessions (DB-90): which partitions it reads, and which of the results it is told.
+"""Interprets a Fetch by its session (DB-90): which partitions it reads, and which results its response has.
 
-| session id | epoch | what the request is |
+| session id | epoch | kind of request |
 |---|---|---|
-| any | 0 | full: its partitions are read, all results are told, and a session is made of them if there is room |
+| any | 0 | full: reads its partitions; the response has all results, and opens a session if there is room |
 | any | -1 | full, without a session |
-| of a session | the session's | incremental: the session's partitions are read, with the request's changes |
+| of a session | the session's | incremental: reads the session's partitions, with the request's changes |
 
-A full request closes the session that it names. So does an incremental one that leaves no partition over.
+A full request closes the session that it names. So does an incremental request that removes the last partition.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from kraftlog.replicas.partitions.reading import Read
 
 
 class FetchIntent(NamedTuple):
-    """What a request says of its session."""
+    """The session fields of a Fetch request."""
 
     session_id: int
     epoch: int
     asked: Mapping[PartitionKey, FetchPosition]
     forgotten: Sequence[PartitionKey]
     has_topic_ids: bool
-    """Whether its version names topics by their ids."""
+    """Whether the request's version names topics by their ids."""
     is_from_follower: bool
 
 
@@ -44,7 +44,7 @@ Result = tuple[PartitionKey, Read]
 
 
 class Told(NamedTuple):
-    """What the answer says."""
+    """The session fields and the results of a Fetch response."""
 
     error: ErrorCode
     session_id: int
@@ -56,31 +56,31 @@ class FetchContext(Protocol):
 
     @property
     def wanted(self) -> Mapping[PartitionKey, FetchPosition]:
-        """What is to be read, in this order."""
+        """The partitions to read, in order."""
         ...
 
     def news(self, results: Sequence[Result]) -> Sequence[Result]:
-        """Which results the answer would tell; nothing is changed."""
+        """Return the results that the response would have, without changes to the session."""
         ...
 
     def tell(self, results: Sequence[Result], now_ms: float) -> Told:
-        """The answer, with a result for each partition that was wanted; the session knows what was told."""
+        """Make the response of the results, one for each wanted partition; update the session."""
         ...
 
     def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
-        """As `tell`."""
+        """Like `tell`, in slices."""
         ...
 
     def tell_nothing(self) -> Told:
-        """The answer to a reader that is throttled: the same request is expected later."""
+        """Make an empty response for a throttled reader, which repeats its request later."""
         ...
 
 
 def fetch_context(sessions: FetchSessionCache, intent: FetchIntent, now_ms: float) -> FetchContext | ErrorCode:
-    """Take a request up.
+    """Return the context of a new request, or an error.
 
-    Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR if the session's
-    requests name topics in the other way. The reader makes a full request after each of them.
+    Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR if earlier
+    requests of the session named topics in the other way. After each of them the reader sends a full request.
     """
     if intent.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions.remove(intent.session_id)
@@ -103,7 +103,7 @@ def fetch_context(sessions: FetchSessionCache, intent: FetchIntent, now_ms: floa
 
 
 class _Sessionless:
-    """Everything is told, and nothing is kept."""
+    """A request without a session: the response has all results."""
 
     def __init__(self, wanted: Mapping[PartitionKey, FetchPosition]) -> None:
         self.wanted = wanted
@@ -123,7 +123,7 @@ class _Sessionless:
 
 
 class _Full(_Sessionless):
-    """Everything is told, and a session begins with it."""
+    """A full request: the response has all results, and opens a session."""
 
     def __init__(self, sessions: FetchSessionCache, intent: FetchIntent) -> None:
         super().__init__(intent.asked)
@@ -149,7 +149,7 @@ class _Full(_Sessionless):
 
 
 class _Incremental:
-    """Only news are told."""
+    """An incremental request: the response has only changed results."""
 
     def __init__(self, session: FetchSession) -> None:
         self.wanted: Mapping[PartitionKey, FetchPosition] = session.positions()
@@ -170,7 +170,7 @@ class _Incremental:
         return Told(ErrorCode.NONE, self._session.session_id, news)
 
     def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
-        """If the session's next request comes meanwhile, its reader is confused, and begins anew."""
+        """Like `tell`, in slices; if the session's next request has come in between, the response is an error."""
         news: list[Result] = []
         for key, read in results:
             if self._session.epoch != self._epoch:
@@ -182,7 +182,7 @@ class _Incremental:
         return Told(ErrorCode.NONE, self._session.session_id, news)
 
     def tell_nothing(self) -> Told:
-        """If the session's next request has come while this one waited, the reader is told that it is confused."""
+        """Make an empty response: INVALID_FETCH_SESSION_EPOCH if the session's next request has come in between."""
         is_current = self._session.epoch == self._epoch
         error = ErrorCode.NONE if is_current else ErrorCode.INVALID_FETCH_SESSION_EPOCH
         return Told(error, self._session.session_id, ())

@@ -1,12 +1,13 @@
-"""Fetch sessions (KIP-227): what a reader fetches is kept here, so that its requests name only changes (DB-90).
+"""Fetch sessions (KIP-227): the broker keeps what a reader fetches, so that its requests name only changes (DB-90).
 
-A session has an id, which is its secret, and an epoch, the number of its next request. Each request of a session moves
-the epoch on, so a request that comes twice is refused. Sessions have a limited number of slots. A full cache gives one
-to a newcomer if some session has not been used for `EVICTABLE_AFTER_MS`, or if the newcomer is worth more: followers
-are worth more than consumers, and among equals the one with more partitions is. A session is safe from the latter for
-as long after it was made (DB-91).
+A session has an id, which is secret, and an epoch, the number of its next request. Each request of a session increments
+the epoch, so a repeated request is refused. The number of sessions is limited. A full cache evicts a session for a new
+one if the old one has not been used for `EVICTABLE_AFTER_MS`, or if the new one is worth more. Followers' sessions are
+worth more than consumers', and among equals the one with more partitions is. For `EVICTABLE_AFTER_MS` after its
+creation, a follower's session is not evicted for a session that is worth more, and a consumer's only for a follower's
+(DB-91).
 
-No clock and no chance here: the time is handed in, in milliseconds that never go back, and so is the source of ids.
+Time, in monotonic milliseconds, and the source of ids are arguments.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ EVICTABLE_AFTER_MS: Final = 120_000
 """Kafka's `MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS`."""
 
 PARTITIONS_MAX: Final = 100_000
-"""How many partitions one session may have; our own bound."""
+"""The most partitions of one session; our own bound."""
 
 CACHED_PARTITIONS_MAX: Final = 500_000
-"""How many partitions all sessions may have; our own bound."""
+"""The most partitions of all sessions together; our own bound."""
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -49,23 +50,23 @@ class PartitionKey(NamedTuple):
 
 
 class FetchPosition(NamedTuple):
-    """What a reader asks of a partition."""
+    """The position from which a reader fetches a partition."""
 
     offset: int
     bytes_max: int
     current_leader_epoch: int = UNKNOWN_EPOCH
     last_fetched_epoch: int = UNKNOWN_EPOCH
     log_start_offset: int = -1
-    """Where the log of a follower starts."""
+    """The log start offset of a follower."""
 
 
 class Cached:
-    """A partition of a session: what is asked of it, and what the reader was told last."""
+    """A partition of a session: its position, and the offsets in the last response."""
 
     __slots__ = ("high_watermark", "log_start_offset", "position")
 
     def __init__(self, position: FetchPosition, read: Read | None = None) -> None:
-        """`read` is the result that its reader is told."""
+        """`read` is the result in the response that opens the session, if any."""
         self.position = position
         self.high_watermark: int = UNKNOWN_OFFSET
         self.log_start_offset: int = UNKNOWN_OFFSET
@@ -73,7 +74,7 @@ class Cached:
             self.told(read)
 
     def is_news(self, read: Read) -> bool:
-        """Whether the reader must be told of a result."""
+        """Whether the response must have a result."""
         return bool(
             read.records
             or read.error is not None
@@ -84,7 +85,7 @@ class Cached:
         )
 
     def told(self, read: Read) -> None:
-        """The reader is told. After an error it is told of the partition once more when the error is over."""
+        """Note that a result is sent. After an error the next result without one is sent even if nothing changed."""
         self.high_watermark = UNKNOWN_OFFSET if read.error is not None else read.high_watermark
         self.log_start_offset = read.log_start_offset
 
@@ -94,7 +95,7 @@ _Worth = tuple[bool, int, int]
 
 
 class FetchSession:
-    """What one reader fetches, in the order in which partitions get a share of an answer's bytes."""
+    """One reader's partitions, in the order in which they get a share of a response's bytes."""
 
     def __init__(
         self, session_id: int, now_ms: float, partitions: dict[PartitionKey, Cached], *,
@@ -109,14 +110,14 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.worth: _Worth = (is_privileged, 0, session_id)
-        """As of its last use."""
+        """Its worth at its last use."""
         self._partitions = partitions
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def change(self, asked: Mapping[PartitionKey, FetchPosition], forgotten: Iterable[PartitionKey]) -> None:
-        """Add or change partitions, then forget some."""
+        """Add or change partitions, then remove some."""
         for key, position in asked.items():
             cached = self._partitions.get(key)
             if cached is None:
@@ -127,16 +128,16 @@ class FetchSession:
             self._partitions.pop(key, None)
 
     def positions(self) -> dict[PartitionKey, FetchPosition]:
-        """What is asked of each partition now, in order."""
+        """Return the present position of each partition, in order."""
         return {key: cached.position for key, cached in self._partitions.items()}
 
     def is_news(self, key: PartitionKey, read: Read) -> bool:
-        """Whether the reader must be told of a partition's result."""
+        """Whether the response must have a partition's result."""
         cached = self._partitions.get(key)
         return cached is not None and cached.is_news(read)
 
     def told(self, key: PartitionKey, read: Read) -> None:
-        """The reader is told of a result. A partition that gave records goes last, so that none starves."""
+        """Note that a result is sent. A partition with records moves to the end, so that no partition starves."""
         cached = self._partitions.get(key)
         if cached is None:
             return
@@ -146,7 +147,7 @@ class FetchSession:
             self._partitions[key] = cached
 
     def advance(self) -> None:
-        """A request of the session has come: the next one has the next epoch."""
+        """Expect the next epoch in the next request."""
         self.epoch = FIRST_EPOCH if self.epoch == EPOCH_MAX else self.epoch + 1
 
 
@@ -162,25 +163,25 @@ class FetchSessionCache:
         partitions_max: int = PARTITIONS_MAX,
         cached_partitions_max: int = CACHED_PARTITIONS_MAX,
     ) -> None:
-        """`new_id` gives random numbers from 1 to 2^31 - 1, which nobody can guess."""
+        """`new_id` returns unpredictable random numbers from 1 to 2^31 - 1."""
         self._new_id = new_id
         self._slots_max = slots_max
         self._evictable_after_ms = evictable_after_ms
         self._partitions_max = partitions_max
         self._cached_partitions_max = cached_partitions_max
         self._sessions: dict[int, FetchSession] = {}
-        """The one that was used least recently first."""
+        """By id, the least recently used session first."""
         self._evictable_by_all: list[_Worth] = []
         self._evictable_by_privileged: list[_Worth] = []
         self.partition_count = 0
-        """How many partitions all sessions had when each was last used."""
+        """The total of the sessions' partitions, each as of its last use."""
         self.eviction_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session with that id."""
+        """Return the session with an id, or None."""
         return self._sessions.get(session_id)
 
     def create(
@@ -192,7 +193,7 @@ class FetchSessionCache:
         is_privileged: bool,
         has_topic_ids: bool,
     ) -> FetchSession | None:
-        """A session of `size` partitions, with what its reader is told of them; None if there is no room for it."""
+        """Create a session of `size` partitions, with the results in the response; None if there is no room for it."""
         if not self._make_room((is_privileged, size, NO_SESSION), now_ms):
             return None
         partitions = {key: Cached(position, read) for key, position, read in told}
@@ -201,7 +202,7 @@ class FetchSessionCache:
     def create_of(
         self, partitions: dict[PartitionKey, Cached], now_ms: float, *, is_privileged: bool, has_topic_ids: bool
     ) -> FetchSession | None:
-        """As `create`, of partitions that are made already."""
+        """Like `create`, with ready `Cached` partitions."""
         if not self._make_room((is_privileged, len(partitions), NO_SESSION), now_ms):
             return None
         return self._made(partitions, now_ms, is_privileged=is_privileged, has_topic_ids=has_topic_ids)
@@ -218,7 +219,7 @@ class FetchSessionCache:
         return session
 
     def touch(self, session: FetchSession, now_ms: float) -> bool:
-        """A session is used. False if it has grown over the bounds: it is removed then."""
+        """Note that a session is used. Return False if it has grown beyond the bounds; then it is removed."""
         self._displace(session)
         session.last_used_ms = now_ms
         if self._is_too_much(len(session)):
@@ -228,7 +229,7 @@ class FetchSessionCache:
         return True
 
     def remove(self, session_id: int) -> None:
-        """Close a session; nothing happens if there is none with that id."""
+        """Close a session, if one with that id exists."""
         session = self._sessions.get(session_id)
         if session is not None:
             self._displace(session)
@@ -239,7 +240,7 @@ class FetchSessionCache:
         return size > self._partitions_max or self.partition_count + size > self._cached_partitions_max
 
     def _make_room(self, worth: _Worth, now_ms: float) -> bool:
-        """Whether there is room for a session with that many partitions, after an eviction if need be."""
+        """Evict sessions if needed; return whether there is room for a session of that worth."""
         if self._slots_max <= 0 or worth[1] > self._partitions_max:
             return False
         while self._is_too_much(worth[1]):
@@ -266,7 +267,7 @@ class FetchSessionCache:
         self.eviction_count += 1
 
     def _place(self, session: FetchSession) -> None:
-        """Whether a session may be evicted is found when it is used, as Kafka does."""
+        """Add a session to the orders of eviction; whether it is old enough is decided at each use, as in Kafka."""
         session.worth = (session.is_privileged, len(session), session.session_id)
         self.partition_count += len(session)
         is_old = session.last_used_ms - session.created_ms > self._evictable_after_ms

@@ -1,6 +1,6 @@
-"""The port for records that are not on this broker's disks, and come later than the Fetch that asks for them (KIP-405).
+"""The port for records that are not on this broker's disks and must be read from elsewhere (KIP-405).
 
-The reader of a partition's log may answer a position with a `LaterRead` instead of a slice of a file. The logs of
+The reader of a partition's log may return a `LaterRead` for an offset instead of a slice of a file. The logs of
 `kraftlog.storage` never do.
 """
 
@@ -15,44 +15,44 @@ from kraftlog.storage.log_host import LogSlice
 
 
 class LaterRecords(NamedTuple):
-    """What a read has brought."""
+    """The result of a later read."""
 
     records: bytes
-    """Whole batches, the first of which has the offset that was asked for."""
+    """Whole batches; the first one contains the requested offset."""
     aborted: tuple[AbortedTransaction, ...] = ()
-    """The aborted transactions that have records among them; left out of the answer unless it is READ_COMMITTED."""
+    """The aborted transactions with records among these; used only for READ_COMMITTED."""
 
 
 LaterResult = LaterRecords | ApiError
 
 
 class LaterRead(Protocol):
-    """A read that was found to be necessary, and is not begun before `start`. For one thread."""
+    """A read that is needed, but does not begin before `start`. For one thread."""
 
     @property
     def byte_count(self) -> int:
-        """The most that it may bring, above 0: the request's bytes are shared out before it is begun."""
+        """The most bytes that it may return, above 0: the request's bytes are distributed before the read begins."""
         ...
 
     @property
     def max_wait_ms(self) -> float:
-        """How long a Fetch waits for it: Kafka's `remote.fetch.max.wait.ms`."""
+        """The longest time that a Fetch waits for the read: Kafka's `remote.fetch.max.wait.ms`."""
         ...
 
     def start(self, on_done: Callable[[LaterResult], None]) -> None:
-        """Begin. Never raises: `on_done` gets an error, too. It is called at most once, also within this call."""
+        """Begin the read. Never raises: `on_done` also gets errors. It is called at most once, perhaps at once."""
         ...
 
     def cancel(self) -> None:
-        """The Fetch has been answered without it. What comes nevertheless is thrown away by the caller."""
+        """Cancel the read: the Fetch was answered without it. The caller ignores a result that comes all the same."""
         ...
 
 
 class RecordSource(Protocol):
-    """Where the records of a partition are, to one that reads them."""
+    """Locates the records of a partition."""
 
     def locate(
         self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
     ) -> LogSlice | LaterRead | None:
-        """As `LogReader.locate`; or a read that brings the same later. It begins nothing: it may be asked in vain."""
+        """Like `LogReader.locate`, or return a later read, which must not begin yet: it may never be started."""
         ...

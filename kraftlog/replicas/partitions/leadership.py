@@ -1,4 +1,4 @@
-"""Tells what depends on leading a partition, such as a coordinator, when this broker begins and ceases to lead it."""
+"""Notifies listeners, such as a coordinator, when this broker begins and stops leading a partition."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from kraftlog.replicas.partitions.partition import Partition
 
 
 class LeadershipListener(Protocol):
-    """Called once for each change, in the order of the metadata log. Between two calls of `leads` for a partition there
-    is one of `leads_no_more`, also if this broker leads on in a later epoch."""
+    """Called once for each change, in the order of the metadata log. Between two calls of `leads` for a partition comes
+    one of `leads_no_more`, also if this broker continues to lead in a later epoch."""
 
     def leads(self, partition: Partition, epoch: int) -> None:
-        """This broker leads from now on, with an online log, in a leader epoch."""
+        """Note that this broker leads from now on, in a leader epoch, with an online log."""
         ...
 
     def leads_no_more(self, partition: Partition, epoch: int) -> None:
-        """It has ceased to lead in that epoch: another leads, the log is offline or deleted, or the broker stops."""
+        """Note that this broker no longer leads in that epoch.
+
+        Another broker leads, the log is offline or deleted, or the broker stops.
+        """
         ...
 
 
 class Leaderships:
-    """What the listeners were told. For one thread."""
+    """The leaderships of which the listeners were notified. For one thread."""
 
     def __init__(self, listeners: Sequence[LeadershipListener]) -> None:
         self._listeners = listeners
         self._told: dict[Partition, tuple[int, int]] = {}
-        """By partition: its epoch and the number of the leadership."""
+        """The leader epoch and the number of the leadership, by partition."""
 
     def look_at(self, partition: Partition) -> None:
-        """Tell what has changed since the last look, if anything."""
+        """Notify the listeners if the leadership has changed since the last call for this partition."""
         leading = partition.leading
         now = None if leading is None else (leading.leader_epoch, partition.leadership)
         told = self._told.get(partition)
@@ -46,7 +49,7 @@ class Leaderships:
                 listener.leads(partition, now[0])
 
     def stop(self) -> None:
-        """Nothing is led from now on."""
+        """End all leaderships."""
         told, self._told = self._told, {}
         for partition, (epoch, _) in told.items():
             for listener in self._listeners:

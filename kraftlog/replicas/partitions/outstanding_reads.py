@@ -1,13 +1,13 @@
-"""A Fetch some of whose records come later (DB-119): what was read before is kept until all its reads have ended.
+"""A Fetch with later reads (DB-119): the records that were read at once are kept until all of them have ended.
 
-It is answered when
+The Fetch is answered when one of these happens:
 
-- each read has brought its records, or an error, which is the result of that partition alone;
-- the longest time that one of its reads may take is over, its client is gone, or other requests want its memory;
-- a partition whose read has not ended has another leader epoch, is deleted, or has lost its log.
+- every later read has ended, with records or with an error, which is the result of its partition alone;
+- the longest time limit of its reads is over, its client is gone, or other requests need its memory;
+- a partition whose read has not ended has a new leader epoch, is deleted, or has lost its log.
 
-Reads that have not ended by then are cancelled. Their partitions have no records and no error, so that the reader asks
-again; but a partition that has ended the wait has its error, if there is one.
+Unfinished reads are then cancelled. Their partitions have no records and no error in the response, so that the reader
+fetches them again; a partition that ended the wait has its error, if there is one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kraftlog.telemetry.observer import BrokerObserver, FetchEnd
 
 
 class OutstandingReads:
-    """The reads of one consumer's Fetch, and what it has read already. For one thread."""
+    """The later reads of one consumer's Fetch, and its other results. For one thread."""
 
     def __init__(
         self,
@@ -35,33 +35,33 @@ class OutstandingReads:
         on_read: Callable[[list[Read]], None],
         observer: BrokerObserver,
     ) -> None:
-        """`kept` has a result for each of `wanted`. The reads of `later`, by their places in it, complete it.
+        """`kept` has a result for each of `wanted`. The reads in `later`, by their index in `kept`, complete it.
 
-        `on_read` is called once, with `kept`.
+        `on_read` is called once, with the completed `kept`.
         """
         self._wanted = wanted
         self._reader = reader
         self._kept = kept
         self._later = later
         self._outstanding: dict[int, LaterRead] = {}
-        """Those that are begun and have not ended."""
+        """The reads that have begun and not ended, by index."""
         self._places = {wanted[place].partition: place for place in later}
         self._epochs = {partition: partition.leader_epoch for partition in self._places}
         self._on_read = on_read
         self._observer = observer
         self._timer: Timer | None = None
         self._byte_count = 0
-        """How many bytes the reads have brought."""
+        """The bytes that the later reads have returned."""
         self._is_starting = False
         self._is_done = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is not answered yet."""
+        """Whether the Fetch is still unanswered."""
         return not self._is_done
 
     def start(self, runtime: Runtime) -> None:
-        """Begin all reads. If they have all ended by then, answer now."""
+        """Begin all reads; answer at once if all end within this call."""
         max_wait_ms = max(read.max_wait_ms for read in self._later.values())
         self._observer.fetch_reads_later(len(self._later), max_wait_ms)
         self._timer = runtime.call_later(max_wait_ms, self.expire)
@@ -70,7 +70,7 @@ class OutstandingReads:
         self._is_starting = True
         for place, read in self._later.items():
             if self._is_done:
-                return  # one that was begun has found its log offline
+                return  # a read that was started has found its log offline
             self._outstanding[place] = read
             read.start(partial(self._read_done, place))
         self._is_starting = False
@@ -78,7 +78,7 @@ class OutstandingReads:
 
     def _read_done(self, place: int, result: LaterResult) -> None:
         if self._outstanding.pop(place, None) is None:
-            return  # it was cancelled
+            return  # the read was cancelled
         self._wanted[place].partition.unwatch(self)
         self._kept[place] = with_later(self._kept[place], result)
         self._byte_count += len(self._kept[place].records)
@@ -89,7 +89,7 @@ class OutstandingReads:
             self._end(FetchEnd.READS_DONE)
 
     def partition_changed(self, partition: Partition) -> None:
-        """An error or another leader epoch ends the wait. More records do not."""
+        """End the wait if the partition has an error or a new leader epoch."""
         place = self._places[partition]
         wanted = self._wanted[place]
         try:
@@ -102,7 +102,7 @@ class OutstandingReads:
             self._end(FetchEnd.PARTITION_CHANGED)
 
     def expire(self) -> None:
-        """Answer with what there is."""
+        """Answer with the results so far."""
         self._end(FetchEnd.READS_CANCELLED)
 
     def _end(self, why: FetchEnd) -> None:

@@ -1,13 +1,14 @@
-"""One partition of which this broker has a replica: what the metadata says of it, and its log.
+"""One partition of which this broker has a replica: its metadata, its log, and the high watermark of a leader.
 
-The high watermark of a leader is the smallest end of the replicas in sync. Of its own log only what may be lost in no
-crash counts if the topic has `flush.before.ack`: consider a record at offset 5 that a consumer has read, and that was
-not flushed when power was lost. Another record gets offset 5, and the two never agree. So it is shown when it is
-durable, which is also when acks=all is acknowledged. Followers do the same: they fetch from where their disk ends.
+A leader's high watermark is the smallest log end offset of the replicas in sync. If the topic has `flush.before.ack`,
+only flushed records count as the leader's own. Consider a record at offset 5 that a consumer has read, and that was not
+flushed when the power failed: another record gets offset 5, and consumers disagree for good. So a record is shown to
+consumers only when it is durable, which is also when acks=all is acknowledged. Followers do the same: they fetch from
+the end of the flushed part of their logs.
 
-Whoever waits for a partition, a parked Fetch or a Produce with acks=all, watches it, and is told of everything that may
-end the wait: the high watermark has moved, the broker leads no more, the log is offline. A follower's parked Fetch
-waits for the log's end instead, so that it is answered while the leader's own flush is under way.
+A parked Fetch or a Produce with acks=all watches the partition, and is notified of everything that may end the wait:
+the high watermark has moved, the broker no longer leads, the log is offline. A follower's parked Fetch waits for the
+log end offset instead, so that it is answered during the leader's own flush.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from kraftpb.v1.metadata_pb2 import PartitionRecord
 
 
 class Watcher(Protocol):
-    """Somebody who waits for something of partitions."""
+    """A request that waits for a change of partitions."""
 
     def partition_changed(self, partition: Partition) -> None:
-        """Something that may end the wait has changed. May call `Partition.unwatch`."""
+        """Handle a change that may end the wait. May call `Partition.unwatch`."""
         ...
 
 
 @dataclass(slots=True)
 class Replication:
-    """What all leaders on a broker have in common."""
+    """The dependencies and settings that all leaders on a broker share."""
 
     broker_id: int
     brokers: Brokers
     lag_max_ms: float
     """Kafka's `replica.lag.time.max.ms`."""
     now_ms: Callable[[], float]
-    """Monotonic time."""
+    """The monotonic clock, in milliseconds."""
     ask_for_isr: Callable[[Partition, tuple[int, ...]], None]
-    """Has the controller change an ISR."""
+    """Requests a change of a partition's ISR from the controller."""
     observer: BrokerObserver
 
 
 class Partition:
-    """A replica on this broker. For one thread."""
+    """A partition's replica on this broker. For one thread."""
 
     __slots__ = (
         "_followers_waiting",
@@ -74,7 +75,7 @@ class Partition:
         "name",
         "topic_id",
     )
-    # What every request asks is worked out when the metadata changes: a field of a protobuf message costs a call.
+    # Fields that every request reads are set when the metadata changes: a field of a protobuf message costs a call.
 
     def __init__(
         self, name: TopicPartition, record: PartitionRecord, replication: Replication, min_insync_replicas: int = 1
@@ -82,40 +83,40 @@ class Partition:
         self.name = name
         self.topic_id: bytes = record.topic_id
         self.log: PartitionLog | None = None
-        """None: it is offline, or not here any more."""
+        """The log; None if it is offline, or the replica was removed."""
         self._offline_error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "its log is not open yet")
         self._replication = replication
         self._watchers: dict[Watcher, None] = {}
         self._followers_waiting: dict[Watcher, None] = {}
         self.is_leader = False
-        """Whether this broker leads it."""
+        """Whether this broker is the leader by the metadata."""
         self.leader_epoch = UNKNOWN_EPOCH
-        """The epoch of its leader."""
+        """The leader epoch in the metadata."""
         self.leadership = 0
-        """Another number after each time that this broker has ceased to lead, or its log has gone."""
+        """A number that changes each time that this broker stops leading, or the log goes offline."""
         self.leading: Leading | None = None
-        """What its leader knows of its followers, if this broker leads it and the log is online."""
+        """The leader's state of its followers, if this broker leads and the log is online."""
         self.has_enough_in_sync = False
-        """Whether so many replicas are in sync that something may be committed (DB-23)."""
+        """Whether enough replicas are in sync for records to be committed (DB-23)."""
         self.min_insync_replicas = min_insync_replicas
         """The topic's `min.insync.replicas`."""
         self._record = record
         self._take_over()
 
-    # --- what it is ---------------------------------------------------------------------------------------------------
+    # --- metadata and log ---------------------------------------------------------------------------------------------
 
     @property
     def record(self) -> PartitionRecord:
-        """What the metadata says. It must not be changed."""
+        """The partition's record in the metadata, which must not be changed."""
         return self._record
 
     @property
     def index(self) -> int:
-        """Its number."""
+        """The partition's number."""
         return self.name.partition_id
 
     def update(self, record: PartitionRecord, min_insync_replicas: int) -> None:
-        """The metadata says something else."""
+        """Apply a newer record of the metadata, or a new `min.insync.replicas`."""
         self._record = record
         self.min_insync_replicas = min_insync_replicas
         self._take_over()
@@ -133,32 +134,32 @@ class Partition:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The replicas in sync: as the controller has answered this leader, which the metadata may not say yet."""
+        """The replicas in sync; on the leader by the controller's last answer, which may be ahead of the metadata."""
         return tuple(self._record.isr) if self.leading is None else self.leading.isr
 
     def online_log(self) -> PartitionLog:
-        """Its log. Raises ApiError: KAFKA_STORAGE_ERROR, or as `close` was told."""
+        """Return the log. Raises ApiError if it is offline: KAFKA_STORAGE_ERROR, or the error that `close` got."""
         if self.log is None:
             raise ApiError(self._offline_error.code, self._offline_error.args[0])
         return self.log
 
     @property
     def offline_reason(self) -> str:
-        """Why it has no log; empty if it has one."""
+        """Why the log is offline; empty if it is online."""
         return str(self._offline_error) if self.log is None else ""
 
     def close(self, error: ApiError) -> None:
-        """It has no log any more; who waits for it is told, and gets `error`, as everybody after him."""
+        """Take the log offline: current watchers and later callers get `error`."""
         self.log = None
         self.stop_leading()
         self._offline_error = error
         self.notify_all()
 
     def leader_log(self, current_leader_epoch: int = UNKNOWN_EPOCH, *, must_lead: bool = True) -> PartitionLog:
-        """Its log, if this broker leads it or need not, in the epoch that the caller knows of.
+        """Return the log, after checks of the caller's leader epoch and, with `must_lead`, of the leadership.
 
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for one
-        that this broker has not heard of, or as `online_log` (DB-50).
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for an
+        epoch that this broker does not know yet, or the error of `online_log` (DB-50).
         """
         if current_leader_epoch != UNKNOWN_EPOCH and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
@@ -169,7 +170,7 @@ class Partition:
                 )
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"{self} is in leader epoch {self.leader_epoch} as far as this broker knows, not in"
+                f"{self} is in leader epoch {self.leader_epoch} by this broker's metadata, not yet in"
                 f" {current_leader_epoch}: try again",
             )
         if must_lead and not self.is_leader:
@@ -185,10 +186,10 @@ class Partition:
     # --- leading ------------------------------------------------------------------------------------------------------
 
     def lead(self) -> None:
-        """This broker leads in the epoch that the metadata says; nothing is begun if it has that one, or no log.
+        """Begin to lead in the leader epoch of the metadata, unless this broker does already, or the log is offline.
 
-        The epoch begins before its first record (DB-68): it is where the log of every earlier one ends. The caller
-        raises the high watermark when the listeners have heard of the leadership: that acknowledges records.
+        The epoch is added to the log before its first record, at the log end offset (DB-68). The caller raises the
+        high watermark, which acknowledges records, after it has notified the leadership listeners.
         """
         if self.log is None or not self.is_leader:
             if self.is_leader:
@@ -205,7 +206,7 @@ class Partition:
         self._count_in_sync()
 
     def stop_leading(self) -> None:
-        """Another broker leads, or none: nothing is known of followers any more."""
+        """Stop leading, and forget the state of the followers: another broker leads, or none."""
         if self.leading is not None:
             self._decided(LeadershipEnded(self.name, self.leading.leader_epoch))
         self.leading = None
@@ -215,7 +216,7 @@ class Partition:
         self._replication.observer.decided(decision)
 
     def check_isr(self) -> None:
-        """Have those leave the ISR that are not caught up (DB-15)."""
+        """Request the removal of replicas that are not caught up from the ISR (DB-15)."""
         leading, log = self.leading, self.log
         if leading is None or log is None:
             return
@@ -224,15 +225,17 @@ class Partition:
             self._replication.ask_for_isr(self, wanted)
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
-        """Raise ApiError if a broker that fetches has no replica, as `Leading.follower` does (DB-07)."""
+        """Raise the ApiError of `Leading.follower` if a broker that fetches has no replica (DB-07)."""
         if self.leading is not None:
             self.leading.follower(replica_id, names_epoch=current_leader_epoch != UNKNOWN_EPOCH, name=self)
 
     def follower_fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
-        """A follower has everything below `offset`. Raises ApiError(NOT_LEADER_OR_FOLLOWER) as DB-07 and DB-61 say."""
+        """Note that a follower has every record below `offset`. Raises ApiError by DB-07 and DB-61."""
         leading, log = self.leading, self.log
         if leading is None or log is None:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is not led here: ask for the metadata again")
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self}: ask for the metadata again"
+            )
         now_ms = self._replication.now_ms()
         follower = leading.follower(replica_id, names_epoch=False, name=self)
         leading.check_broker_epoch(replica_id, broker_epoch, name=self)
@@ -245,16 +248,16 @@ class Partition:
             reasons = leading.why_out(replica_id, log.high_watermark, log.log_end_offset, now_ms)
             self._decided(ReplicaStaysOut(self.name, replica_id, reasons))
         if log_start_offset != start_before:
-            self.notify()  # who deletes records waits for it (DB-65)
+            self.notify()  # DeleteRecords waits for it (DB-65)
 
     def isr_settled(self) -> None:
-        """The controller has changed the ISR as this leader has asked, or will not."""
+        """Apply the end of a requested ISR change, made or refused: the high watermark may rise."""
         self._count_in_sync()
         self.raise_high_watermark()
         self.notify()
 
     def followers_with(self, offset: int) -> dict[int, int]:
-        """The ends of the followers in sync whose logs have an offset, or end there (KIP-392)."""
+        """Return the log end offsets of in-sync followers whose logs contain an offset, or end there (KIP-392)."""
         if self.leading is None:
             return {}
         return {
@@ -265,12 +268,12 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The smallest offset at which a living replica starts, as far as this leader knows (DB-65)."""
+        """The smallest log start offset of the live replicas, as this leader knows them (DB-65)."""
         own = self.online_log().log_start_offset
         return own if self.leading is None else min(own, self.leading.low_watermark)
 
     def describe_replicas(self) -> list[ReplicaStatus]:
-        """Every replica as its leader sees it; empty if this broker does not lead."""
+        """Describe every replica as its leader sees it; empty if this broker does not lead."""
         leading, log = self.leading, self.log
         if leading is None or log is None:
             return []
@@ -281,7 +284,7 @@ class Partition:
     # --- following ----------------------------------------------------------------------------------------------------
 
     def follower_appended(self, high_watermark: int, leader_log_start_offset: int) -> None:
-        """The leader's answer is in the log: high watermark and log start follow the leader's (DB-25, DB-33).
+        """Follow the leader's high watermark and log start offset, after its records were appended (DB-25, DB-33).
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
         """
@@ -298,11 +301,11 @@ class Partition:
 
     @property
     def effective_min_isr(self) -> int:
-        """How many replicas must be in sync for anything to be committed: not more than there are (DB-22)."""
+        """The number of replicas that must be in sync for a commit: at most the number of replicas (DB-22)."""
         return min(self.min_insync_replicas, len(self.record.replicas))
 
     def appended(self) -> None:
-        """The leader has appended: followers may fetch it, and readers if nobody waits for a disk."""
+        """Note an append by the leader: notify followers, and without `flush.before.ack` raise the high watermark."""
         if self._followers_waiting:
             for watcher in list(self._followers_waiting):
                 watcher.partition_changed(self)
@@ -310,10 +313,10 @@ class Partition:
             self.raise_high_watermark()
 
     def raise_high_watermark(self) -> None:
-        """Show readers what is committed by now, and tell those who wait for it (DB-20, DB-21).
+        """Raise the high watermark to the committed offset, and notify the watchers (DB-20, DB-21).
 
-        Nothing is committed while too few are in sync: a replica that has left them, and may be elected for it, has all
-        that is committed (KIP-966).
+        Nothing is committed while too few replicas are in sync: a replica that then leaves the ISR remains eligible to
+        lead, since it has every committed record (KIP-966).
         """
         log, leading = self.log, self.leading
         if log is None or leading is None or not self.has_enough_in_sync:
@@ -329,30 +332,30 @@ class Partition:
             if self._watchers:
                 self.notify()
 
-    # --- those who wait -----------------------------------------------------------------------------------------------
+    # --- watchers -----------------------------------------------------------------------------------------------------
 
     @property
     def watcher_count(self) -> int:
-        """How many wait."""
+        """The number of watchers."""
         return len(self._watchers) + len(self._followers_waiting)
 
     def watch(self, watcher: Watcher, *, to_log_end: bool = False) -> None:
-        """Tell `watcher` of changes: of the high watermark, or of the log's end."""
+        """Notify `watcher` of changes of the high watermark, or with `to_log_end` of the log end offset."""
         waiting = self._followers_waiting if to_log_end else self._watchers
         waiting[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Tell it no more; nothing happens if it does not watch."""
+        """Stop notifying a watcher, if it is one."""
         self._watchers.pop(watcher, None)
         self._followers_waiting.pop(watcher, None)
 
     def notify(self) -> None:
-        """Tell those who wait that something has changed."""
+        """Notify the watchers of the high watermark."""
         for watcher in list(self._watchers):
             watcher.partition_changed(self)
 
     def notify_all(self) -> None:
-        """Tell everybody, followers included, that the partition itself has changed: its leader, its epoch, its log."""
+        """Notify all watchers, followers' Fetches included: the leader, the leader epoch or the log has changed."""
         self.notify()
         for watcher in list(self._followers_waiting):
             watcher.partition_changed(self)

@@ -1,10 +1,10 @@
-"""All partitions of which this broker has replicas, as committed metadata says: a publisher of its state machine.
+"""All partitions of which this broker has replicas, by committed metadata: a publisher of its state machine.
 
-A change of the metadata is carried out here: logs are made, leaders enter their epochs, logs of replicas that are not
-here any more are deleted. What leaves comes before what arrives: a topic that was deleted and made again under
-its name has its directory by then. A small change is carried out at once, a large one in slices, and what must be
-durable becomes so in the disk's thread, with a few syncs for all partitions (DB-97). A replica that is new is here when
-no crash can take it: until then it answers nobody, and its leader's followers, or the controller, do not hear of it.
+This module applies changes of the metadata: it creates logs, lets leaders begin their epochs, and deletes the logs of
+removed replicas. Replicas are removed before others are added, so that a topic which was deleted and recreated under
+its name finds its directory name free. A small change is applied at once, a large one in slices, with syncs in the
+disk's thread, a few for all partitions (DB-97). A new replica is added only when no crash can remove it: until then it
+answers no request, fetches nothing, and the controller is not notified of its directory.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ from statemachine.tables.topic_tables import PARTITIONS, TOPICS, holding
 logger = structlog.get_logger(__name__)
 
 SCANNED_REPLICAS: Final = 512
-"""How many replicas of a whole state are read in one turn of the loop, at most."""
+"""The most replicas of a snapshot of the metadata that are read in one turn of the loop."""
 
 
 class TopicSettings(Protocol):
-    """What the configs of topics make of their logs."""
+    """The settings of partitions by their topics' configs."""
 
     def log_config(self, topic: str) -> PartitionLogConfig:
-        """The settings of the logs of a topic's partitions."""
+        """Return the log settings of a topic's partitions."""
         ...
 
     def min_insync_replicas(self, topic: str) -> int:
-        """How many replicas of a partition must be in sync for acks=all."""
+        """Return a topic's `min.insync.replicas`."""
         ...
 
 
 class Followers(Protocol):
-    """Has replicas follow their leaders. Both may be called again for what is so already."""
+    """Makes replicas follow their leaders. Both methods are idempotent."""
 
     def follow(self, partition: Partition) -> None:
-        """Another broker leads in the partition's epoch, which is a new one, or the log has just come online."""
+        """Follow the leader of the partition's leader epoch, which is new, or whose log has just come online."""
         ...
 
     def unfollow(self, partition: Partition) -> None:
-        """Nothing is appended to its log any more: this broker is about to lead it, nobody leads, or it goes."""
+        """Stop fetching: this broker is about to lead, the partition has no leader, or the replica is removed."""
         ...
 
 
 class NobodyFollows:
-    """Of a broker that does not replicate."""
+    """The `Followers` of a broker that does not replicate."""
 
     def follow(self, partition: Partition) -> None:
         """Do nothing."""
@@ -84,12 +84,12 @@ class NobodyFollows:
 
 
 def reraise(error: BaseException) -> None:
-    """Raise it in the callback that it was met in."""
+    """Raise an error in the callback in which it occurred."""
     raise error
 
 
 class Partitions:
-    """By topic id and number, and by name and number. For one thread."""
+    """This broker's replicas, by topic id and number and by name and number. For one thread."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ class Partitions:
         on_placed: Callable[[Partition, UUID], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_placed` is called with the directory that a replica is in, which the controller is to be told; LOST if in
-        none. `on_failed` is called with what keeps a change from being carried out."""
+        """`on_placed` is called with a replica's directory, to report it to the controller; LOST if it is in none.
+        `on_failed` is called with an error that prevents a change from being applied."""
         self.broker_id = replication.broker_id
         self.replication = replication
         self._followers = followers
@@ -117,9 +117,9 @@ class Partitions:
         self._pending = PendingChanges(replication.broker_id)
         self._work = SlicedWork(logs.runtime, on_failed)
         self._after_these: list[Callable[[], None]] = []
-        """Called when the changes are carried out that are under way."""
+        """Called when the changes in progress are applied."""
         self._after_next: list[Callable[[], None]] = []
-        """Called when those are that wait."""
+        """Called when the pending changes are applied."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -128,17 +128,20 @@ class Partitions:
         return iter(self._by_id.values())
 
     def with_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """The replica of a partition here, by its topic's id."""
+        """Return this broker's replica of a partition by its topic's id, or None."""
         return self._by_id.get((topic_id, index))
 
     def named(self, topic: str, index: int) -> Partition | None:
-        """The replica of a partition here, by its topic's name."""
+        """Return this broker's replica of a partition by its topic's name, or None."""
         return self._by_name.get((topic, index))
 
-    # --- what the metadata says ---------------------------------------------------------------------------------------
+    # --- metadata -----------------------------------------------------------------------------------------------------
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Have exactly the replicas that a whole state says, as on a start; other logs are deleted (DB-86)."""
+        """Replace all replicas by those in a snapshot of the metadata, as at startup (DB-86).
+
+        Logs of replicas that are removed are deleted; unknown logs are set aside.
+        """
         self._metadata = metadata
         self._pending.replace(*self._assigned(metadata, None))
         self._begin()
@@ -146,25 +149,25 @@ class Partitions:
     def _assigned(
         self, metadata: sqlite3.Connection, after: Key | None
     ) -> tuple[dict[PartitionKey, PartitionRecord], Key | None]:
-        """Some of the replicas that are here, of partitions above a key, and the key to go on from; None at the end."""
+        """Return some of this broker's replicas, after a key, and the key to continue from; None at the end."""
         page = PARTITIONS.scan(metadata, holding(self.broker_id), after, SCANNED_REPLICAS)
         return keys_of(record for _, record in page.found), page.end
 
     def _scan_rest(self, changes: Changes) -> Steps:
-        """Find the other replicas of a whole state, as it is by now: the changes since come as well, and are later."""
+        """Read the remaining replicas of a snapshot from the present state; later changes are pending as well."""
         while changes.scanned_to is not None and self._metadata is not None and not self._pending.is_whole:
             changes.scanned(*self._assigned(self._metadata, changes.scanned_to))
             yield None
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Carry the changes out."""
+        """Apply a change of the metadata, after the changes in progress."""
         self._pending.add(delta)
         self._begin()
 
     def when_level(self, callback: Callable[[], None]) -> None:
-        """Call back when all that the metadata says now is carried out; at once if it is.
+        """Call `callback` when the present metadata is applied, at once if it is already.
 
-        Nobody waits for what comes later: it may come faster than it is carried out, for hours.
+        It does not wait for later changes, which may arrive faster than they are applied, for hours.
         """
         if self._work.is_idle:
             callback()
@@ -172,13 +175,13 @@ class Partitions:
             (self._after_next if self._pending else self._after_these).append(callback)
 
     def stop(self) -> None:
-        """Carry nothing more out; listeners are told that nothing is led."""
+        """Stop applying changes, and end all leaderships for the listeners."""
         self._work.stop()
         self._after_these.clear()
         self._after_next.clear()
         self._leaderships.stop()
 
-    # --- carrying it out ----------------------------------------------------------------------------------------------
+    # --- applying changes ---------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         if self._work.is_idle:
@@ -186,7 +189,7 @@ class Partitions:
             self._work.start(self._carry_out_all(changes), is_small=changes.is_small)
 
     def _carry_out_all(self, changes: Changes) -> Steps:
-        """These changes, and those that come meanwhile."""
+        """Apply these changes, and those that arrive in between."""
         while True:
             yield from self._scan_rest(changes)
             if changes.scanned_to is None:
@@ -215,7 +218,7 @@ class Partitions:
         self._logs.forget_expected()
         yield from self._on_configs(changes)
         if changes.are_brokers_changed:
-            # A follower outside the ISR that is fenced now holds no high watermark back any more (DB-13).
+            # A follower outside the ISR that is now fenced no longer holds back the high watermark (DB-13).
             for found in slices(list(self), SLICE_LINES):
                 for partition in found:
                     partition.raise_high_watermark()
@@ -232,7 +235,7 @@ class Partitions:
         yield from set_strays_aside(self._logs, mine.get)
 
     def _expect_new_logs(self, changes: Changes) -> Steps:
-        """Have the inventories expect the logs that are about to be made."""
+        """Record the logs that are about to be created in the inventories."""
         wanted: dict[TopicPartition, tuple[UUID, UUID]] = {}
         for some in slices([key for key in changes.arriving if key not in self._by_id], SLICE_LINES):
             for key in some:
@@ -271,7 +274,7 @@ class Partitions:
         if partition is None:
             topic = new_topics.get(record.topic_id) or self._topic_name(record.topic_id)
             if topic is None:
-                return  # removed again by what is applied already, of which the next change tells
+                return  # the applied metadata has removed the topic again; the next change has that
             name = TopicPartition(topic, record.partition_id)
             partition = Partition(name, record, self.replication, self._settings.min_insync_replicas(topic))
             self._by_id[key] = self._by_name[name] = partition
@@ -282,7 +285,7 @@ class Partitions:
         else:
             epoch_before = partition.leader_epoch
         had_log = partition.log is not None
-        # The setting may change with it: an ISR that has shrunk counts with the setting that it has shrunk under.
+        # The setting is updated with the record: a shrunk ISR counts with the setting under which it has shrunk.
         partition.update(record, self._settings.min_insync_replicas(partition.name.topic))
         self._settle(partition)
         if partition.leader_epoch != epoch_before or (partition.log is not None) != had_log:
@@ -294,7 +297,7 @@ class Partitions:
         partition.notify_all()
 
     def _take_role(self, partition: Partition) -> None:
-        """Lead or follow in the epoch that the metadata says; what was before ends first."""
+        """Lead or follow in the leader epoch of the metadata, after ending the earlier role."""
         if partition.is_leader:
             self._followers.unfollow(partition)
             partition.lead()
@@ -306,23 +309,23 @@ class Partitions:
             self._followers.follow(partition)
 
     def _topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic that this broker may have had nothing of so far."""
+        """Return the name of a topic, also of one without replicas here so far; None if it does not exist."""
         topic = None if self._metadata is None else TOPICS.get(self._metadata, (topic_id,))
         return None if topic is None else topic.name
 
     def _open(self, partition: Partition) -> None:
-        """Find the partition's log, or make it; without one it is offline."""
+        """Find or create the partition's log; if that fails, the partition is offline."""
         topic_id = UUID(bytes=partition.topic_id)
         config = self._settings.log_config(partition.name.topic)
         wanted_id = UUID(bytes=self._assigned_directory(partition))
         try:
             set_copies_aside(self._logs, partition.name, topic_id, wanted_id)
-            if partition.record.leader in (NO_LEADER, self.broker_id):  # else it is cut to what the leader has
+            if partition.record.leader in (NO_LEADER, self.broker_id):  # otherwise it is truncated to the leader's log
                 set_old_aside(self._logs, partition.name, wanted_id)
             finding = self._logs.assess(partition.name, topic_id)
             if finding is Finding.STRAY:
                 set_stray_aside(self._logs, partition.name)
-                finding = self._logs.assess(partition.name, topic_id)  # another directory may have had its log
+                finding = self._logs.assess(partition.name, topic_id)  # another directory may have the right log
             found = self._logs.directory_of(partition.name)
             self._check_is_not_offline(partition, None if found is None else found.directory_id.bytes)
             if finding is Finding.NEW:
@@ -332,14 +335,14 @@ class Partitions:
                 partition.log = self._logs.log_of(partition.name)
                 partition.log.config = config
         except ApiError as error:
-            if str(error) != partition.offline_reason and not self._logs.is_damaged(partition.name):  # else said
+            if str(error) != partition.offline_reason and not self._logs.is_damaged(partition.name):  # else logged
                 logger.error("a partition is offline", partition=str(partition), reason=str(error))
             partition.close(error)
 
     def _settle(self, partition: Partition) -> None:
-        """Do something about a log that is damaged, or tell the controller where the log is.
+        """Take the next step for a damaged log, or report the log's directory to the controller.
 
-        That is needed not just once. Consider a controller that hears of damage when the log has been copied anew.
+        One report is not enough. Consider a controller that receives a report of damage after the log was copied again.
         """
         self._mend(partition)
         directory = self._logs.directory_of(partition.name)
@@ -347,7 +350,7 @@ class Partitions:
             self._on_placed(partition, directory.directory_id)
 
     def _mend(self, partition: Partition) -> None:
-        """Have others serve in the place of a replica whose log is damaged, and copy it anew if that is safe."""
+        """Take the next step for a replica with a damaged log: let others take over, and copy it again if safe."""
         directory = self._logs.directory_of(partition.name)
         if not self._logs.is_damaged(partition.name) or (directory is not None and directory.offline_reason):
             return
@@ -371,30 +374,30 @@ class Partitions:
                 self._begin_copy(partition)
 
     def _begin_copy(self, partition: Partition) -> None:
-        """Begin with an empty log, into which the leader's is copied."""
+        """Set a damaged log aside, and create an empty one, into which the leader's is copied."""
         topic_id, config = UUID(bytes=partition.topic_id), self._settings.log_config(partition.name.topic)
         try:
             set_damaged_aside(self._logs, partition.name)
             partition.log = self._logs.create_log(partition.name, topic_id, config)
         except ApiError as error:
             if str(error) != partition.offline_reason:
-                logger.error("a damaged log is not copied anew", partition=str(partition), reason=str(error))
+                logger.error("a damaged log cannot be copied again", partition=str(partition), reason=str(error))
             partition.close(error)
 
     def _accept_loss(self, partition: Partition) -> None:
-        """Lead with what the log has, as this broker was elected uncleanly."""
+        """Lead with the remaining records of a damaged log: this broker was elected uncleanly."""
         topic_id, config = UUID(bytes=partition.topic_id), self._settings.log_config(partition.name.topic)
         try:
             partition.log = self._logs.accept_loss(partition.name, topic_id, config)
         except ApiError as error:
-            logger.error("a damaged log is not used", partition=str(partition), reason=str(error))
+            logger.error("a damaged log cannot be repaired", partition=str(partition), reason=str(error))
 
     def _check_is_not_offline(self, partition: Partition, found_id: bytes | None) -> None:
         """Raise ApiError(KAFKA_STORAGE_ERROR) if the log may be in a directory that is offline (KIP-858).
 
-        `found_id` is the directory that has one; None if none is made yet. Consider the only replica of a partition,
-        whose disk fails. An empty log in another directory would lead, and all that was acknowledged would be gone,
-        although the disk may come back. So would an old copy, from before the partition was moved to that disk.
+        `found_id` is the directory that has a log; None if none has. Consider the only replica of a partition, whose
+        disk fails. With an empty log in another directory it would lead, and all acknowledged records would be lost,
+        although the disk may come back. The same holds for an old copy from before a move to that disk.
         """
         online = self._logs.online
         if len(online) == len(self._logs.directories) and not self._logs.failed:
@@ -402,15 +405,16 @@ class Partitions:
         assigned = self._assigned_directory(partition)
         known = {LOST_DIRECTORY, DAMAGED_DIRECTORY, *(of.directory_id.bytes for of in online)}
         if found_id is not None or not partition.record.partition_epoch:
-            known.add(UNASSIGNED_DIRECTORY)  # it is new, and no directory has anything of it, or it is here
+            known.add(UNASSIGNED_DIRECTORY)  # the log is new, or it was found
         if assigned not in known and assigned != found_id:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the log of {partition} may be in a log directory that is offline: repair that, and restart",
+                f"the log of {partition} may be in a log directory that is offline: repair the directory, and restart"
+                " the broker",
             )
 
     def _assigned_directory(self, partition: Partition) -> bytes:
-        """The id of the directory of this broker that the metadata has for it."""
+        """Return the id of this broker's directory for the replica in the metadata."""
         return self._directory_in(partition.record)
 
     def _directory_in(self, record: PartitionRecord) -> bytes:
@@ -420,7 +424,7 @@ class Partitions:
         return MIGRATING_DIRECTORY
 
     def _remove_all(self, leaving: Mapping[PartitionKey, bool]) -> Steps:
-        """Have replicas be here no longer, then delete their logs: also those that are damaged."""
+        """Remove replicas, then delete their logs, also damaged ones."""
         retired: dict[TopicPartition, list[LogDirectory]] = {}
         for keys in slices(list(leaving), SLICE_PARTITIONS):
             for key in keys:
@@ -429,7 +433,7 @@ class Partitions:
                     continue
                 self._by_name.pop(partition.name, None)
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leaving[key] else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                gone = ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again")
+                gone = ApiError(code, f"{partition} is no longer on this broker: ask for the metadata again")
                 self._followers.unfollow(partition)
                 partition.stop_leading()
                 retired[partition.name] = self._logs.retire_log(partition.name, gone)
@@ -440,9 +444,9 @@ class Partitions:
             yield from self._logs.delete_logs(retired)
 
     def check_logs(self) -> None:
-        """Take those partitions offline whose log has failed, and tell who waits for them.
+        """Take partitions with failed logs offline, and notify their watchers.
 
-        A log for which there was no room is made if there is room now, and what could not be flushed is flushed.
+        Also create logs for which there was no room, and flush again after a flush that failed for lack of room.
         """
         for partition in self:
             if partition.log is None:
@@ -465,9 +469,9 @@ class Partitions:
                 self._flush_tail(partition)
 
     def _flush_tail(self, partition: Partition) -> None:
-        """Flush the end of a log that counts once it is flushed, and whose flush has failed on a full disk.
+        """Flush the end of a leader's log with `flush.before.ack`, whose flush may have failed on a full disk.
 
-        Otherwise the next append would, and readers might wait for it for ever.
+        Otherwise only the next append would flush it, and readers might wait for its records for ever.
         """
         log = partition.log
         if (
@@ -477,6 +481,9 @@ class Partitions:
             log.acknowledge(log.log_end_offset, lambda error: partition.raise_high_watermark())
 
     def check_isrs(self) -> None:
-        """Have those leave an ISR that are not caught up; due every half of `replica.lag.time.max.ms` (DB-15)."""
+        """Request the removal of replicas that are not caught up from ISRs (DB-15).
+
+        The caller does this every half of `replica.lag.time.max.ms`.
+        """
         for partition in self:
             partition.check_isr()

@@ -1,7 +1,7 @@
-"""What the metadata says of this broker's replicas, and the broker has not carried out yet. Pure.
+"""Changes of the metadata of this broker's replicas that the broker has yet to apply. Pure.
 
-Changes are carried out in slices, so more may come meanwhile. They are merged: of each partition only the latest state
-is carried out, as a start does that finds a snapshot. So there are never more of them than partitions.
+Changes are applied in slices, so more may arrive in between. They are merged: only the latest state of each partition
+is applied, like at a startup from a snapshot. So there are never more pending changes than partitions.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ PartitionKey: TypeAlias = tuple[bytes, int]
 
 @dataclass(slots=True)
 class Changes:
-    """What is to be carried out: who leaves goes before who arrives."""
+    """Changes to apply; `leaving` is applied before `arriving`."""
 
     leaving: dict[PartitionKey, bool] = field(default_factory=dict)
-    """Replicas that are not here any more, and whether other brokers have the partition."""
+    """The removed replicas, and whether other brokers still have the partition."""
     arriving: dict[PartitionKey, PartitionRecord] = field(default_factory=dict)
-    """The latest state of each replica that is here."""
+    """The latest state of each new or changed replica."""
     topic_names: dict[bytes, str] = field(default_factory=dict)
-    """Of the topics that were created."""
+    """The names of changed topics, by id."""
     is_whole: bool = False
-    """Whether `arriving` has all replicas that are here: others leave."""
+    """Whether `arriving` has all of this broker's replicas: any other is removed."""
     scanned_to: Key | None = None
-    """The key behind which a whole state has yet to be scanned for `arriving`; None if all of it was."""
+    """The key after which a snapshot has yet to be scanned for `arriving`; None if the scan is complete."""
     configured_topics: set[str] = field(default_factory=set)
     is_broker_configured: bool = False
-    """Whether a setting of all topics may have changed."""
+    """Whether settings of all topics may have changed."""
     are_brokers_changed: bool = False
 
     @property
     def is_small(self) -> bool:
-        """Whether they are carried out in one turn of the loop (DB-97)."""
+        """Whether the changes are applied in one turn of the loop (DB-97)."""
         return self.scanned_to is None and len(self.leaving) + len(self.arriving) <= SLICE_PARTITIONS
 
     def scanned(self, records: Mapping[PartitionKey, PartitionRecord], scanned_to: Key | None) -> None:
-        """More of a whole state was scanned. It may be later than the state in which the scan began, or earlier than a
-        change that has come since."""
+        """Add more records of a snapshot's scan. The latest record of a partition counts, by its partition epoch, since
+        the scan may read states that are later than its beginning, or earlier than a change in `arriving`."""
         for key, record in records.items():
             known = self.arriving.get(key)
             if known is None or known.partition_epoch < record.partition_epoch:
@@ -55,7 +55,7 @@ class Changes:
 
 
 class PendingChanges:
-    """The changes that wait. For one thread."""
+    """The pending changes. For one thread."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
@@ -65,21 +65,21 @@ class PendingChanges:
         return self._changes is not None
 
     def take(self) -> Changes:
-        """All that waits; nothing waits afterwards."""
+        """Return and remove all pending changes."""
         changes, self._changes = self._changes or Changes(), None
         return changes
 
     @property
     def is_whole(self) -> bool:
-        """Whether a whole state waits."""
+        """Whether a snapshot is pending."""
         return self._changes is not None and self._changes.is_whole
 
     def replace(self, records: Mapping[PartitionKey, PartitionRecord], scanned_to: Key | None = None) -> None:
-        """A whole state takes the place of all that waits: the replicas that are here, up to a key of a scan."""
+        """Replace all pending changes by a snapshot: this broker's replicas, scanned up to a key."""
         self._changes = Changes(arriving=dict(records), is_whole=True, is_broker_configured=True, scanned_to=scanned_to)
 
     def add(self, delta: MetadataDelta) -> None:
-        """Something has changed."""
+        """Merge a change of the metadata into the pending ones."""
         changes = self._changes = self._changes or Changes()
         for topic in delta.topics:
             if topic.after is not None:
@@ -109,5 +109,5 @@ class PendingChanges:
 
 
 def keys_of(records: Iterable[PartitionRecord]) -> dict[PartitionKey, PartitionRecord]:
-    """The same by key."""
+    """Return partition records by their keys."""
     return {(record.topic_id, record.partition_id): record for record in records}

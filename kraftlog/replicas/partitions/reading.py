@@ -1,7 +1,7 @@
-"""What a Fetch may read of a partition (DB-66).
+"""Reads partitions for a Fetch (DB-66).
 
-Partitions are read in the order in which they are asked for, until the request's bytes are used up. The first batch of
-the first partition that has any is sent whole even if it is larger than what is left, so that every reader goes on.
+Partitions are read in the order of the request, until its bytes are used up. The first batch of the first partition
+that has records is sent whole even if it exceeds the limit, so that every reader makes progress.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from kraftlog.storage.partition_log import PartitionLog
 
 
 class Isolation(IntEnum):
-    """Up to where a consumer reads; Kafka's numbers."""
+    """The end of the records that a reader gets; the numbers are Kafka's."""
 
     READ_UNCOMMITTED = 0
-    """To the high watermark."""
+    """Up to the high watermark."""
     READ_COMMITTED = 1
-    """To the last stable offset (KIP-98)."""
+    """Up to the last stable offset (KIP-98)."""
     LOG_END = 2
-    """Everything: what followers read. No number of Kafka's."""
+    """Up to the log end offset, for followers; not a number of Kafka's."""
 
 
 NO_REPLICA: Final = -1
 
 
 class LeaderThrottle(Protocol):
-    """The limit of what a leader sends to throttled replicas (KIP-73)."""
+    """The limit on the bytes that a leader sends to throttled replicas (KIP-73)."""
 
     def leaves_out(self, partition: Partition, replica_id: int) -> bool:
-        """Whether a follower gets nothing of a partition now."""
+        """Whether a follower gets no records of a partition now."""
         ...
 
 
 class Reader(NamedTuple):
-    """Who reads, and up to where."""
+    """The sender of a Fetch, and what it may read."""
 
     isolation: Isolation
     must_lead: bool = True
-    """Whether only the leader answers it: consumers that know of racks may read from any replica (KIP-392)."""
+    """Whether only the leader may answer: rack-aware consumers may read from any replica (KIP-392)."""
     replica_id: int = NO_REPLICA
-    """The broker whose replicas follow; -1 for a consumer."""
+    """The id of a follower's broker; -1 for a consumer."""
     broker_epoch: int = UNKNOWN_EPOCH
-    """That of the broker which follows; -1 if it does not say."""
+    """The broker epoch of a follower; -1 if the request has none."""
     throttle: LeaderThrottle | None = None
-    """Of a follower: when replicas that are throttled get nothing."""
+    """The throttle for a follower; None for a consumer."""
 
     @property
     def is_follower(self) -> bool:
-        """Whether it is a broker that follows."""
+        """Whether the reader is a follower."""
         return self.replica_id != NO_REPLICA
 
 
 class ReadFrom(NamedTuple):
-    """What a request asks of one partition."""
+    """One partition of a Fetch request."""
 
     partition: Partition
     offset: int
@@ -71,33 +71,33 @@ class ReadFrom(NamedTuple):
     current_leader_epoch: int = UNKNOWN_EPOCH
     last_fetched_epoch: int = UNKNOWN_EPOCH
     log_start_offset: int = UNKNOWN_OFFSET
-    """Where the log of a follower starts."""
+    """The log start offset of a follower."""
 
 
 class Located(NamedTuple):
-    """What there is to read, before it is read."""
+    """The records found for one partition, before they are read."""
 
     found: LogSlice | LaterRead | None = None
-    """None: nothing, or an error. A `LaterRead` is not begun yet."""
+    """None: no records, or an error. A `LaterRead` has not begun yet."""
     error: ApiError | None = None
     diverging: EpochEnd | None = None
-    """Where the reader's log and this one part (KIP-595)."""
+    """Where the reader's log diverges from this one (KIP-595)."""
 
     @property
     def byte_count(self) -> int:
-        """How much there is."""
+        """The bytes of the records."""
         return 0 if self.found is None else self.found.byte_count
 
     @property
     def ends_wait(self) -> bool:
-        """Whether the answer must not wait for more: a reader of older segments has a lot before it."""
+        """Whether the answer must not wait for more bytes: an error, a divergence, or more in later segments."""
         found = self.found
         goes_on = found is not None and (not isinstance(found, LogSlice) or found.is_older_segment)
         return goes_on or self.error is not None or self.diverging is not None
 
 
 class Read(NamedTuple):
-    """The result for one partition. Offsets are -1 if they are not known."""
+    """The result for one partition. Unknown offsets are -1."""
 
     error: ApiError | None
     high_watermark: int = UNKNOWN_OFFSET
@@ -107,13 +107,13 @@ class Read(NamedTuple):
     aborted: tuple[AbortedTransaction, ...] | None = None
     records: bytes = b""
     preferred_replica: int = NO_REPLICA
-    """Where the consumer is to read instead (KIP-392)."""
+    """The replica that the consumer should read from instead (KIP-392)."""
 
 
 def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: bool) -> Located:
-    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any (DB-26).
+    """Find the records to read, at most `bytes_max`; with `min_one_batch` at least one batch if one exists (DB-26).
 
-    A follower reads nothing later: it gets OFFSET_MOVED_TO_TIERED_STORAGE for it.
+    Errors are in the result. A follower gets OFFSET_MOVED_TO_TIERED_STORAGE instead of a `LaterRead`.
     """
     try:
         log = wanted.partition.leader_log(wanted.current_leader_epoch, must_lead=reader.must_lead)
@@ -127,11 +127,11 @@ def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: b
         source: RecordSource = log.reader
         found = source.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch)
         if reader.throttle is not None and reader.throttle.leaves_out(wanted.partition, reader.replica_id):
-            return Located()  # an offset that is out of range is refused all the same
+            return Located()  # after `locate`, which refuses an offset out of range
         if found is not None and not isinstance(found, LogSlice) and reader.is_follower:
             raise ApiError(
                 ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
-                f"{wanted.partition} has offset {wanted.offset} in remote storage only: build the log from there",
+                f"{wanted.partition} has offset {wanted.offset} only in remote storage: build the log from there",
             )
         return Located(found)
     except ApiError as error:
@@ -139,7 +139,10 @@ def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: b
 
 
 def count_follower(wanted: ReadFrom, reader: Reader, located: Located) -> Located:
-    """A follower has everything below the offset that it asks for, if there was no error and the logs agree (DB-01)."""
+    """Count a follower's fetch offset as its log end offset, unless there was an error or a divergence (DB-01).
+
+    Return `located`, or the error of counting it.
+    """
     if located.error is not None or located.diverging is not None:
         return located
     try:
@@ -152,7 +155,7 @@ def count_follower(wanted: ReadFrom, reader: Reader, located: Located) -> Locate
 
 
 def read(wanted: ReadFrom, reader: Reader, located: Located) -> Read:
-    """The result for a partition: what was located is read. What is to come later is left out (`with_later`)."""
+    """Read the located records; return the partition's result. Later records are left to `with_later`."""
     if located.error is not None:
         return _refused(located.error, wanted.partition.log)
     log: PartitionLog | None = None
@@ -170,7 +173,7 @@ def read(wanted: ReadFrom, reader: Reader, located: Located) -> Read:
 
 
 def with_later(kept: Read, result: LaterResult) -> Read:
-    """The result for a partition whose records, or whose error, have come."""
+    """Return the result for a partition whose later read has ended."""
     if isinstance(result, ApiError):
         if result.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return kept._replace(error=result, aborted=None)
@@ -180,40 +183,40 @@ def with_later(kept: Read, result: LaterResult) -> Read:
 
 
 def sent_elsewhere(log: PartitionLog, replica_id: int) -> Read:
-    """The result for a consumer that is to read from another replica."""
+    """Return the result for a consumer that should read from another replica."""
     return Read(None, log.high_watermark, log.last_stable_offset, log.log_start_offset, preferred_replica=replica_id)
 
 
 def _aborted_in(log: PartitionLog, offset: int, records: bytes) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions that have records among those returned, from the offset that was asked for on."""
+    """Return the aborted transactions with records among those returned, from the fetch offset on."""
     found = log.reader.aborted_transactions(offset, log.last_stable_offset) if records else []
     if not found:
         return ()
     try:
         end_offset = max((header.last_offset + 1 for _, header in read_headers(records)), default=offset)
     except MalformedBytes:
-        return tuple(found)  # the reader finds the damage, and needs what is before it
+        return tuple(found)  # the reader detects the damage, and needs the records before it
     return tuple(one for one in found if one.first_offset < end_offset)
 
 
 def _refused(error: ApiError, log: PartitionLog | None) -> Read:
-    """An error; a reader that is out of range is told where the log starts."""
+    """Return the result for an error; one for OFFSET_OUT_OF_RANGE also has the log's offsets."""
     if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and log is not None:
         return Read(error, log.high_watermark, log.last_stable_offset, log.log_start_offset)
     return Read(error)
 
 
 def readable_end(log: PartitionLog, isolation: Isolation) -> int:
-    """The offset before which it is read."""
+    """Return the offset up to which a reader with this isolation level reads."""
     if isolation is Isolation.LOG_END:
         return log.log_end_offset
     return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.high_watermark
 
 
 def _diverging(log: PartitionLog, wanted: ReadFrom) -> EpochEnd | None:
-    """Where the reader's log parts from this one, if what it read last is not here (KIP-595).
+    """Return where the reader's log diverges from this one; None if this log has the reader's last record (KIP-595).
 
-    Consider a reader that has read up to offset 7 in epoch 2, while epoch 2 ends here at offset 5: it has read two
+    Consider a reader that has read up to offset 7 in epoch 2, while epoch 2 ends here at offset 5: the reader has two
     records that were lost in an unclean election.
     """
     if wanted.last_fetched_epoch == UNKNOWN_EPOCH:
@@ -224,10 +227,10 @@ def _diverging(log: PartitionLog, wanted: ReadFrom) -> EpochEnd | None:
     if end.epoch == UNKNOWN_EPOCH or end.end_offset < 0:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{wanted.partition} has no records of leader epoch {wanted.last_fetched_epoch}: ask for its offsets again",
+            f"{wanted.partition} has no records of leader epoch {wanted.last_fetched_epoch}: request its offsets again",
         )
     if wanted.offset < log.log_start_offset:
-        return None  # out of range, which `locate` says, whether the logs part or not
+        return None  # `locate` refuses it as out of range, whether the logs diverge or not
     if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.offset:
         return end
     return None

@@ -1,7 +1,8 @@
-"""Which replica a consumer is to read from: one in its own rack, if there is one that has what it asks for (KIP-392).
+"""Chooses the replica that a consumer should read from: one in its rack that has the offset, if possible (KIP-392).
 
-The leader chooses, since it alone knows how far its followers are. Those in the ISR count whose log has the offset. The
-leader itself is chosen if it is in the rack, or if nobody is; else the follower that has most.
+The leader chooses, since only it knows its followers' offsets. Candidates are the unfenced followers in the ISR whose
+logs have the offset. The leader chooses itself if it is in the consumer's rack, or if no candidate is; otherwise the
+candidate in the rack with the highest log end offset.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from kraftbase.errors import ApiError
 from kraftlog.replicas.partitions.partition import Partition
 
 NO_PREFERENCE: Final = -1
-"""The leader answers itself."""
+"""The leader itself answers."""
 
 
 class Racks(Protocol):
-    """What the metadata says of brokers."""
+    """The racks and states of brokers in the metadata."""
 
     def rack(self, broker_id: int) -> str:
-        """Where a broker is; empty if that is not known."""
+        """Return a broker's rack; empty if unknown."""
         ...
 
     def is_fenced(self, broker_id: int) -> bool:
@@ -28,14 +29,14 @@ class Racks(Protocol):
 
 
 class RackAwareChoice:
-    """Kafka's RackAwareReplicaSelector, at one broker."""
+    """The rule of Kafka's RackAwareReplicaSelector, on one broker."""
 
     def __init__(self, broker_id: int, cluster: Racks) -> None:
         self._broker_id = broker_id
         self._cluster = cluster
 
     def preferred(self, partition: Partition, offset: int, leader_epoch: int, rack: str) -> int:
-        """The replica to read from, or NO_PREFERENCE: also if this broker does not lead in that epoch, as it says."""
+        """Return the replica to read from, or NO_PREFERENCE, also if this broker does not lead in that epoch."""
         if not rack or rack == self._cluster.rack(self._broker_id):
             return NO_PREFERENCE
         try:

@@ -1,4 +1,4 @@
-"""What a leader sends to followers of throttled partitions, and who has to wait for more (KIP-73, DB-67)."""
+"""Throttles the bytes that a leader sends to followers of listed partitions (KIP-73, DB-67)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from kraftlog.replicas.replication.throttle import NONE_THROTTLED, ReplicationQu
 
 
 class ThrottledLeaders(Protocol):
-    """What the configs say of throttled leaders."""
+    """The configs of throttled leaders."""
 
     def throttled_leaders(self, topic: str) -> ThrottledReplicas:
-        """This broker's in `leader.replication.throttled.replicas` of a topic."""
+        """Return this broker's replicas in a topic's `leader.replication.throttled.replicas`."""
         ...
 
     def leader_rate(self) -> int:
-        """`leader.replication.throttled.rate`: bytes per second that this broker may send of them."""
+        """Return `leader.replication.throttled.rate`: the bytes per second that this broker may send of them."""
         ...
 
 
 class SentToFollowers:
-    """Of one broker, to all followers. For one thread."""
+    """One broker's throttle for all followers. For one thread."""
 
     def __init__(self, configs: ThrottledLeaders, now_ms: Callable[[], float]) -> None:
         self._configs = configs
@@ -30,12 +30,12 @@ class SentToFollowers:
         self._quota = ReplicationQuota(now_ms())
 
     def sent(self, partition: Partition, byte_count: int) -> None:
-        """So many bytes leave for a follower, in sync or not; those of a listed partition count."""
+        """Note bytes that are sent to a follower, in sync or not; they count if the partition is listed."""
         if self._is_listed(partition):
             self._quota.record(byte_count, self._now_ms())
 
     def leaves_out(self, partition: Partition, replica_id: int) -> bool:
-        """Whether a follower gets nothing of a partition now; never one in sync, for which acks=all waits."""
+        """Whether a follower gets no records now; never true for one in the ISR, for which acks=all waits."""
         if not self._is_listed(partition) or replica_id in partition.isr:
             return False
         return self._quota.wait_ms(self._configs.leader_rate(), self._now_ms()) > 0

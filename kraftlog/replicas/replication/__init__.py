@@ -1,4 +1,4 @@
-"""Replication between brokers: what a leader knows of its followers, and how a follower follows.
+"""Replication between brokers: a leader's state of its followers, and the followers' fetchers.
 
 Pure, with time as an argument: `follower_progress`, `leading`. Over ports for time and the controller: `isr_changes`.
 """

@@ -1,8 +1,8 @@
 """Partitions that are fetched again after a pause (DB-36).
 
 Kafka waits `replica.fetch.backoff.ms` after every error. But consider a new leader that applies the metadata a moment
-after its followers have. Their first fetches are UNKNOWN_LEADER_EPOCH, and until the next ones no acks=all is answered:
-for a whole second. So what happens in a healthy cluster is tried again soon, after twice as long each time.
+after its followers have. Their first fetches get UNKNOWN_LEADER_EPOCH, and no acks=all is answered until the next ones:
+for a whole second. So after an error that happens in a healthy cluster the first pause is short, and doubles each time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kraftbase.runtime import Runtime, Timer
 from kraftlog.replicas.replication.followed_partition import FollowedPartition
 
 EXPECTED_PAUSE_MS: Final = 10
-"""The first pause after an error that was to be expected."""
+"""The first pause after an error that is expected in a healthy cluster."""
 
 
 class Delays:
-    """Calls `resume` for each when its pause is over; with one timer."""
+    """Calls `resume` for each partition when its pause is over; with one timer for all."""
 
     def __init__(self, runtime: Runtime, backoff_ms: int, resume: Callable[[FollowedPartition], object]) -> None:
         self._runtime = runtime
@@ -29,12 +29,12 @@ class Delays:
         self._order = itertools.count()
         self._due: list[tuple[float, int, FollowedPartition]] = []
         self._current: dict[FollowedPartition, int] = {}
-        """By partition, the number of its present pause; others in the heap are over."""
+        """The number of each partition's present pause; other entries in the heap are obsolete."""
         self._timer: Timer | None = None
         self._timer_due_ms = 0.0
 
     def add(self, followed: FollowedPartition, *, is_expected: bool) -> None:
-        """Begin a pause."""
+        """Begin a partition's pause, which replaces an earlier one."""
         pause_ms = self._backoff_ms
         if is_expected:
             pause_ms = min(pause_ms, EXPECTED_PAUSE_MS << min(followed.expected_errors, 16))
@@ -44,11 +44,11 @@ class Delays:
         self._set_timer()
 
     def forget(self, followed: FollowedPartition) -> None:
-        """Resume it no more."""
+        """Cancel a partition's pause: do not resume it."""
         self._current.pop(followed, None)
 
     def wait_max_ms(self, wait_ms: int) -> int:
-        """How long a request may be parked, at most `wait_ms`: not much longer than until the next pause is over."""
+        """Return how long a request may be parked: until the next pause is over, and at most `wait_ms`."""
         self._drop_past()
         if not self._due:
             return wait_ms
@@ -78,7 +78,7 @@ class Delays:
         self._set_timer()
 
     def stop(self) -> None:
-        """Resume nothing any more."""
+        """Cancel all pauses."""
         self._due.clear()
         self._current.clear()
         if self._timer is not None:

@@ -1,12 +1,12 @@
-"""The follower's end of a fetch session (KIP-227): a request names only what has changed since the one before.
+"""The follower's end of a fetch session (KIP-227): a request names only what has changed since the previous one.
 
-    session.want(key, position)              what is to be fetched from now on
+    session.want(key, position)              fetch a partition from now on
     session.forget(key)
-    request = session.next_request()         in flight: one at most
-    session.answered(response)               or session.lost(), if there is no answer
+    request = session.next_request()         at most one in flight
+    session.answered(response)               or session.lost(), if there is no response
 
-Both ends count the requests of a session. As soon as they may disagree, or the leader does not know the session any
-more, the next request is full: it names everything, and a new session begins with it. No clock and no I/O here.
+Both ends count the requests of a session. When their counts may differ, or the leader no longer knows the session, the
+next request is full: it names all partitions, and opens a new session. This module has no clock and no I/O.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kraftlog.kafka.messages.fetch import FetchPartition, FetchResponse, FetchTo
 
 NO_SESSION: Final = 0
 FULL_EPOCH: Final = 0
-"""As the epoch of a request: it is full, and a session begins with it; the one that it names is closed."""
+"""The epoch of a full request: it opens a new session, and closes the one that it names."""
 FIRST_EPOCH: Final = 1
 EPOCH_MAX: Final = 2**31 - 1
 
@@ -32,7 +32,7 @@ class PartitionKey(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What a request says of its session."""
+    """The session fields of a Fetch request."""
 
     session_id: int
     epoch: int
@@ -41,7 +41,7 @@ class SessionRequest(NamedTuple):
 
 
 class FetchSession:
-    """What is fetched from one leader."""
+    """The partitions that are fetched from one leader."""
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
@@ -53,7 +53,7 @@ class FetchSession:
         self._begins_anew = False
 
     def __len__(self) -> int:
-        """How many partitions are to be fetched."""
+        """The number of partitions to fetch."""
         return len(self._wanted)
 
     def __contains__(self, key: PartitionKey) -> bool:
@@ -61,17 +61,17 @@ class FetchSession:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request names everything."""
+        """Whether the next request names all partitions."""
         return self._epoch == FULL_EPOCH
 
     def asked(self, key: PartitionKey) -> FetchPartition | None:
-        """What the leader was asked of a partition last; it must not be changed."""
+        """Return the position of a partition in the last request that named it, or None; do not modify it."""
         return self._asked.get(key)
 
-    # --- what is to be fetched ----------------------------------------------------------------------------------------
+    # --- partitions to fetch ------------------------------------------------------------------------------------------
 
     def want(self, key: PartitionKey, position: FetchPartition) -> None:
-        """Fetch a partition from this position from now on."""
+        """Fetch a partition from this position in the next request."""
         self._wanted[key] = position
         self._forgotten.pop(key, None)
         asked = self._asked.get(key)
@@ -81,24 +81,24 @@ class FetchSession:
             self._changed[key] = None
 
     def forget(self, key: PartitionKey) -> None:
-        """Fetch a partition no more; nothing happens if it is not fetched."""
+        """Stop fetching a partition, if it is fetched."""
         if self._wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
             if key in self._asked:
                 self._forgotten[key] = None
 
     def begin_anew(self) -> None:
-        """Have the next request be full, as what the leader takes for told was not used.
+        """Make the next request full, since a result that the leader counts as delivered was not used.
 
-        Consider a leader that has told its high watermark 7 in an answer that was ignored, since the leader epoch has
-        changed meanwhile. In the same session it tells it again only when it has changed.
+        Consider a leader's response with the high watermark 7, which was ignored since the leader epoch had changed. In
+        the same session the leader sends its high watermark again only when it changes.
         """
         self._begins_anew = True
 
-    # --- requests and answers -----------------------------------------------------------------------------------------
+    # --- requests and responses ---------------------------------------------------------------------------------------
 
     def next_request(self) -> SessionRequest:
-        """The next request. Whatever was told of earlier answers counts no more."""
+        """Return the next request. Call `answered` or `lost` for the previous one first."""
         if self._begins_anew:
             self._close()
         changed: Iterable[PartitionKey] = self._changed
@@ -127,9 +127,9 @@ class FetchSession:
         return tuple(ForgottenTopic(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in gone.items())
 
     def answered(self, response: FetchResponse) -> str:
-        """Take the answer to the request in flight. Returns why nothing of it is to be used, or nothing.
+        """Apply the response to the request in flight; return why it must not be used, or an empty string.
 
-        The next request is full then.
+        After an unusable response the next request is full.
         """
         problem = self._problem(response)
         if problem:
@@ -150,7 +150,7 @@ class FetchSession:
         if response.error_code != ErrorCode.NONE:
             return error_name(response.error_code)
         if not self.is_full and response.session_id not in (NO_SESSION, self._session_id):
-            return f"it is of session {response.session_id}, and {self._session_id} was asked for"
+            return f"the response is of session {response.session_id}, and the request of {self._session_id}"
         strange = [
             PartitionKey(topic.topic_id, data.partition_index)
             for topic in response.responses
@@ -158,14 +158,14 @@ class FetchSession:
             if PartitionKey(topic.topic_id, data.partition_index) not in self._asked
         ]
         if strange:
-            return f"partition {strange[0].number} of topic {strange[0].topic_id.hex()} was not asked for"
+            return f"partition {strange[0].number} of topic {strange[0].topic_id.hex()} was not requested"
         return ""
 
     def lost(self) -> None:
-        """There is no answer to the request in flight, and it may have been handled."""
+        """Note that the request in flight gets no response; the leader may have handled it."""
         self._close()
 
     def _close(self) -> None:
-        """The next request closes the session, and begins one."""
+        """Make the next request close the session, and open a new one."""
         self._epoch = FULL_EPOCH
         self._begins_anew = False

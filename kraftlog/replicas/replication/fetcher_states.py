@@ -1,20 +1,20 @@
-"""Which states a fetcher has, and which may follow which.
+"""The states of a fetcher, and the permitted transitions between them.
 
-It does one thing at a time. From `Idle` it goes to whatever has to be done before the next Fetch, or sends it; from
-there it comes back to `Idle`. So each state has one way in, `ReplicaFetcher._request_next`, but for two: `Truncating`
-follows an answer at once, and `BackingOff` follows whatever has failed.
+A fetcher does one thing at a time. From `Idle` it enters the state for the work that must precede the next Fetch, or
+sends the Fetch; after that it returns to `Idle`. So only `ReplicaFetcher._request_next` enters a state, with two
+exceptions: `Truncating` follows a response at once, and `BackingOff` follows a failure.
 
-Consider a follower of a topic with `flush.before.ack`, whose leader sends records of one partition, and says of another
-one that its log must be cut:
+Consider a follower of a topic with `flush.before.ack`, whose leader sends records of one partition, and a divergence of
+another one:
 
-    Idle -> FetchInFlight                    all partitions are asked for
-    FetchInFlight -> Idle                    the answer is there: the records are appended, and their flush begins
-    Idle -> Truncating -> Idle               the other log is cut
-    Idle -> WaitingForFlush -> Idle          the records are on the disk
-    Idle -> FetchInFlight                    the next request claims both
+    Idle -> FetchInFlight                    all partitions are requested
+    FetchInFlight -> Idle                    the response: records are appended, and their flush begins
+    Idle -> Truncating -> Idle               the other log is truncated
+    Idle -> WaitingForFlush -> Idle          the records are durable
+    Idle -> FetchInFlight                    the next request has both new positions
 
-A flush may also begin while a Fetch is in flight, for a partition that has just come: that one is not in the request.
-So how many flushes are under way is counted beside the state.
+A flush may also begin while a Fetch is in flight, for a newly added partition that is not in the request. So the number
+of flushes in progress is counted separately from the state.
 
 docs/internals/replication.md has the table as a drawing, which a test compares.
 """
@@ -32,7 +32,7 @@ from kraftlog.replicas.replication.leader_offsets import LeaderOffsets
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """It applies an answer, or decides what is next, or has no partition to fetch."""
+    """The fetcher applies a response, decides what is next, or has no partition to fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class FetchInFlight:
 
 @dataclass(frozen=True, slots=True)
 class Truncating:
-    """Logs are cut, or start over, some in each turn of the event loop."""
+    """Logs are truncated or started over, some in each turn of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,16 @@ class AskingOffsets:
 
 @dataclass(frozen=True, slots=True)
 class BackingOff:
-    """The leader does not answer, or not as it must: it is left alone until the timer runs out."""
+    """The leader did not answer, or answered wrongly: no request is sent until the timer fires."""
 
     timer: Timer
     failed_ms: float
-    """When the last request failed."""
+    """The time at which the last request failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """It follows nothing, for good."""
+    """The fetcher has stopped for good."""
 
 
 FetcherState = Idle | FetchInFlight | Truncating | WaitingForFlush | AskingOffsets | BackingOff | Stopped
@@ -79,26 +79,25 @@ TRUNCATING: Final = Truncating()
 WAITING_FOR_FLUSH: Final = WaitingForFlush()
 STOPPED: Final = Stopped()
 
-# Why a Fetch is sent from Idle only: consider one that is sent while a log is cut. It would claim an offset that the
-# log no longer has, and the leader would count the follower there (DB-01).
+# A Fetch is sent only from Idle: consider a Fetch that is sent during a truncation. It would name an offset that the
+# log no longer has, and the leader would count that as the follower's log end offset (DB-01).
 #
-# Why nothing but Idle and Stopped follows WaitingForFlush and Truncating: the leader is not asked anything then, so it
-# cannot fail.
+# Only Idle and Stopped follow WaitingForFlush and Truncating: no request to the leader is in flight, so none can fail.
 FETCHER_EDGES: Final[Mapping[type[FetcherState], frozenset[type[FetcherState]]]] = {
     Idle: frozenset(
         {
             FetchInFlight,  # at least one partition may be fetched
-            Truncating,  # an answer has more logs cut than one turn of the loop may
-            WaitingForFlush,  # a flush is under way
+            Truncating,  # a response requires more truncations than one turn of the loop may do
+            WaitingForFlush,  # a flush is in progress
             AskingOffsets,  # a partition is out of range
-            BackingOff,  # the answer that it applies is not one to the request
+            BackingOff,  # the response does not match the request
             Stopped,
         }
     ),
     FetchInFlight: frozenset(
         {
-            Idle,  # the answer is there, or the request is given up for a partition that is not in it
-            BackingOff,  # there is no answer
+            Idle,  # the response has come, or the request is abandoned for a partition that is not in it
+            BackingOff,  # there is no response
             Stopped,
         }
     ),
@@ -107,14 +106,14 @@ FETCHER_EDGES: Final[Mapping[type[FetcherState], frozenset[type[FetcherState]]]]
     AskingOffsets: frozenset({Idle, BackingOff, Stopped}),
     BackingOff: frozenset(
         {
-            Idle,  # the time is over
-            BackingOff,  # a leader epoch has begun, so the time is shorter
+            Idle,  # the pause is over
+            BackingOff,  # a leader epoch has begun, so the pause is shortened
             Stopped,
         }
     ),
     Stopped: frozenset(),
 }
-"""From, to."""
+"""The permitted transitions: from each state, the states that may follow."""
 
 
 def checked_fetcher_edge(left: FetcherState, entered: FetcherState) -> FetcherState:

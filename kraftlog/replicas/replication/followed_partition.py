@@ -1,4 +1,4 @@
-"""A partition that this broker follows: carries out on its log what `following` says. Shell over the log."""
+"""A partition that this broker follows: applies the decisions of `following` to its log."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from kraftlog.telemetry.observer import BrokerObserver, LogStartedOver, LogTrunc
 logger = structlog.get_logger(__name__)
 
 _RECOVERING: Final = 1
-"""As the leader recovery state of a partition: its leader was elected uncleanly (KIP-704)."""
+"""The leader recovery state of a partition whose leader was elected uncleanly (KIP-704)."""
 
 
 class State(Enum):
-    """Whether a partition may be fetched."""
+    """Whether a partition may be fetched, and if not, why."""
 
     READY = auto()
     FLUSHING = auto()
-    """What the next request would claim is not on the disk yet."""
+    """The records up to the next fetch offset are not yet durable."""
     ASKING = auto()
-    """The leader is asked where its log starts and ends."""
+    """The leader is asked for its log start and end offsets."""
     DELAYED = auto()
-    """It is fetched again after a pause."""
+    """The partition is fetched again after a pause."""
     THROTTLED = auto()
-    """It is left out while the quota is exceeded."""
+    """The partition is left out while the quota is exceeded."""
     STOPPED = auto()
-    """Until the metadata names a newer leader epoch, or the log is online again."""
+    """Not fetched until the metadata has a newer leader epoch, or the log is online again."""
 
 
 class FollowedPartition:
-    """A partition in one epoch of its leader."""
+    """A followed partition in one leader epoch."""
 
     __slots__ = (
         "_has_followed",
@@ -62,13 +62,13 @@ class FollowedPartition:
         self.phase: Phase | None = None
         """None before its first request."""
         self.lag: int | None = None
-        """How many committed offsets were missing after the last answer; None before the first."""
+        """The number of committed offsets that were missing after the last response; None before the first."""
         self.expected_errors = 0
-        """How many errors there were in a row that happen in a healthy cluster."""
+        """The number of consecutive errors that are expected in a healthy cluster."""
         self._has_followed = False
-        """Whether an answer of this epoch's leader fitted to the log as it is."""
+        """Whether a response of this epoch's leader was applied to the log."""
         self.said = ""
-        """The last complaint, so that it is logged once."""
+        """The last logged reason for a pause, so that it is logged once."""
 
     def __str__(self) -> str:
         return f"{self.partition.name.topic}-{self.partition.name.partition_id}"
@@ -78,11 +78,11 @@ class FollowedPartition:
         if self.phase is None:
             self.phase = first_phase(view_of(log))
             if self.phase is Phase.TRUNCATING:
-                self._cut(log, log.high_watermark, "it has no leader epoch, which would tell where the logs part")
+                self._cut(log, log.high_watermark, "it has no leader epoch, so the divergence cannot be determined")
                 self.phase = Phase.FETCHING
 
     def position(self, log: PartitionLog, bytes_max: int) -> FetchPartition:
-        """What is asked of the leader."""
+        """Return the partition's fields for the next Fetch."""
         return FetchPartition(
             partition=self.key.number,
             current_leader_epoch=self.leader_epoch,
@@ -94,9 +94,9 @@ class FollowedPartition:
         )
 
     def append(self, step: Append, log: PartitionLog, now_ms: int) -> bool:
-        """Carry it out; returns whether there were records.
+        """Append the leader's records; return whether there were any.
 
-        Raises ApiError: CORRUPT_MESSAGE for what must not be in the log, KAFKA_STORAGE_ERROR.
+        Raises ApiError: CORRUPT_MESSAGE for invalid records, KAFKA_STORAGE_ERROR.
         """
         before = log.log_end_offset
         if step.start_over_at is not None:
@@ -114,13 +114,13 @@ class FollowedPartition:
         return end_offset != before
 
     def truncate(self, step: Truncate, log: PartitionLog) -> bool:
-        """Carry it out; returns whether anything has changed. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Truncate the log; return whether anything has changed. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         before = log.log_end_offset, log.epochs.latest
         self._cut(log, step.end_offset, step.reason)
         return (log.log_end_offset, log.epochs.latest) != before
 
     def _cut(self, log: PartitionLog, end_offset: int, reason: str) -> None:
-        """Cut the log; what is committed only after an unclean election, or under protest (DB-31)."""
+        """Truncate the log, and log it; a loss of committed records without an unclean election is an error (DB-31)."""
         if end_offset < log.log_end_offset:
             told = {
                 "partition": str(self), "leader": self.partition.record.leader, "leader_epoch": self.leader_epoch,
@@ -128,14 +128,13 @@ class FollowedPartition:
                 "reason": reason,
             }  # fmt: skip
             if end_offset >= log.high_watermark:
-                logger.info("a follower's log is cut", **told)
+                logger.info("a follower's log is truncated", **told)
             elif self.partition.record.leader_recovery_state == _RECOVERING:
-                logger.warning("committed records are cut, as the leader was elected uncleanly", **told)
+                logger.warning("committed records are truncated after an unclean election", **told)
             else:
                 logger.error(
-                    "committed records are cut, although the leader was not elected uncleanly; they are kept beside"
-                    " the log", **told,
-                )  # fmt: skip
+                    "committed records are truncated without an unclean election; they are kept beside the log", **told
+                )
         before, high_watermark = log.log_end_offset, log.high_watermark
         log.truncate_as_follower(end_offset, self.leader_epoch)
         if log.log_end_offset < before:
@@ -148,16 +147,16 @@ class FollowedPartition:
             )  # fmt: skip
 
     def start_over(self, step: StartOver, log: PartitionLog) -> None:
-        """Carry it out. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Start the log over at the leader's start. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         logger.info("a follower's log starts over", partition=str(self), offset=step.offset, reason=step.reason)
         self._start_over(log, step.offset, step.reason)
 
     def _start_over(self, log: PartitionLog, offset: int, reason: str) -> None:
-        """Start the log over. What it had is kept aside, unless it is certain that the leader has deleted it.
+        """Start the log over; set the old log aside unless the leader has certainly deleted its records.
 
-        A leader's start moves by retention and DeleteRecords only, as long as it leads. Consider a follower that has
-        appended what the leader sent in this epoch, and falls behind: what it has was deleted. One that finds another
-        start when the epoch begins cannot know; the leader's disk may have lost it.
+        While a leader leads, its log start offset moves only by retention and DeleteRecords. Consider a follower that
+        has applied a response in this leader epoch, and falls behind the start: its records were deleted. A follower
+        that finds a higher start when the epoch begins cannot know that: the leader's disk may have lost the records.
         """
         before, high_watermark = log.log_end_offset, log.high_watermark
         if self._has_followed:
@@ -170,5 +169,5 @@ class FollowedPartition:
 
 
 def view_of(log: PartitionLog) -> LogView:
-    """What of a log decides."""
+    """Return the offsets and epochs of a log by which `following` decides."""
     return LogView(log.log_start_offset, log.log_end_offset, log.high_watermark, log.epochs)

@@ -1,4 +1,4 @@
-"""What all fetchers of a broker have in common, and how they fetch."""
+"""The settings and dependencies that all fetchers of a broker share."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from kraftlog.telemetry.observer import BrokerObserver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """Kafka's names and defaults, with `replica.fetch.` before them."""
+    """Kafka's configs that begin with `replica.fetch.`, with its defaults."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 1024 * 1024
-    """Of one partition."""
+    """The limit for one partition."""
     response_max_bytes: int = 10 * 1024 * 1024
     backoff_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """What all fetchers of a broker have in common."""
+    """The dependencies that all fetchers of a broker share."""
 
     broker_id: int
     broker_epoch: Callable[[], int]
@@ -38,7 +38,7 @@ class Follower:
     throttle: FollowerThrottle
     quota: ReplicationQuota
     on_gone: Callable[[int], None]
-    """Called when a broker has closed its connection, or refuses another: its process may have ended."""
+    """Called when a broker has closed its connection, or refuses a new one: its process may have ended."""
     on_back: Callable[[int], None]
-    """Called when it answers again."""
+    """Called when a broker answers again."""
     observer: BrokerObserver

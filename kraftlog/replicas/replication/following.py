@@ -1,13 +1,12 @@
-"""One partition's follower: from what its leader answers to what is to be done with the log (DB-30 to DB-38).
+"""Decides what a follower does with one partition's log, given the leader's response (DB-30 to DB-38).
 
     step = next_step(answer, asked, leader_epoch, LogView(log))
 
-A follower knows nothing but its log: it fetches from the log's end, and names the latest epoch that it has. The leader
-says with the answer if the two logs part before that (KIP-595). Only a log of which no epoch is known is cut to its
-high watermark before its first fetch: nothing tells whether what is behind that is the leader's.
+A follower knows only its own log: it fetches from the log end offset, and names its latest leader epoch. The leader's
+response says if the two logs diverge before that offset (KIP-595). Only a log without any leader epoch is truncated to
+its high watermark before its first Fetch, since later records cannot be compared with the leader's.
 
-What a leader says is checked here as far as it can be without reading batches; these check
-`kraftlog.storage.appends.check_replicated`.
+The response is checked here except for its batches; `kraftlog.storage.appends.check_replicated` checks those.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kraftlog.storage.leader_epochs import EpochEnd, LeaderEpochs
 
 
 class LogView(NamedTuple):
-    """What of a log decides."""
+    """The offsets and epochs of a log by which a step is decided."""
 
     log_start_offset: int
     log_end_offset: int
@@ -33,57 +32,58 @@ class LogView(NamedTuple):
 
 
 class Phase(Enum):
-    """What a follower does next."""
+    """What a follower does next in a leader epoch."""
 
     TRUNCATING = auto()
-    """It cuts its log to the high watermark, since it knows none of its epochs."""
+    """Truncate the log to the high watermark, since it has no leader epochs."""
     FETCHING = auto()
 
 
 class Append(NamedTuple):
-    """Append the records, which may be none, and take over the leader's high watermark and log start (DB-33)."""
+    """Append the records, if any, and follow the leader's high watermark and log start offset (DB-33)."""
 
     records: Buffer
     high_watermark: int
     log_start_offset: int
     start_over_at: int | None = None
-    """Let the log begin here before, without what it has: the leader's begins within a batch."""
+    """If not None, first start the log over here: the leader's log start offset is within a batch."""
 
 
 class Truncate(NamedTuple):
-    """Cut the log here, and fetch again (DB-31, DB-32)."""
+    """Truncate the log to `end_offset`, and fetch again (DB-31, DB-32)."""
 
     end_offset: int
     reason: str
 
 
 class StartOver(NamedTuple):
-    """Drop the log, and begin at the leader's start (DB-34)."""
+    """Start the log over, empty, at the leader's log start offset (DB-34)."""
 
     offset: int
     reason: str
 
 
 class AskOffsets(NamedTuple):
-    """Ask the leader where its log starts and ends (DB-34)."""
+    """Ask the leader for its log start and end offsets (DB-34)."""
 
 
 class Retry(NamedTuple):
-    """Ask again after `replica.fetch.backoff.ms` (DB-36)."""
+    """Fetch the partition again after a pause (DB-36)."""
 
     reason: str
     is_expected: bool = False
-    """Whether it happens in a healthy cluster, while brokers have applied different parts of the metadata."""
+    """Whether the error is expected in a healthy cluster, while brokers have applied different parts of the metadata.
+    Then the pause is short."""
 
 
 class AwaitMetadata(NamedTuple):
-    """Fetch no more before the metadata names a newer leader epoch (DB-36)."""
+    """Stop fetching until the metadata has a newer leader epoch (DB-36)."""
 
     reason: str
 
 
 class Ignore(NamedTuple):
-    """The answer is for what was asked before (DB-38); ask again at once."""
+    """Drop the result, which is for an earlier position or leader epoch (DB-38), and fetch again at once."""
 
 
 Step: TypeAlias = Append | Truncate | StartOver | AskOffsets | Retry | AwaitMetadata | Ignore
@@ -96,16 +96,19 @@ _WITH_OTHER_METADATA: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What a leader says that has applied less of the metadata than this broker, or more."""
+"""The errors of a leader that has applied less of the metadata than this broker, or more."""
 
 
 def first_phase(log: LogView) -> Phase:
-    """What a follower begins with in a leader's epoch (DB-30)."""
+    """Return the phase in which a follower begins a leader epoch (DB-30)."""
     return Phase.TRUNCATING if log.epochs.latest == UNKNOWN_EPOCH else Phase.FETCHING
 
 
 def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, log: LogView) -> Step:
-    """What to do with the leader's answer for a partition that was `asked` for, and has that leader epoch now."""
+    """Return what to do with the leader's result for a partition.
+
+    `asked` are the partition's fields in the request, and `leader_epoch` is its present leader epoch.
+    """
     if asked.current_leader_epoch != leader_epoch or asked.fetch_offset != log.log_end_offset:
         return Ignore()
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -117,7 +120,7 @@ def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, l
         return _after_divergence(EpochEnd(diverging.epoch, diverging.end_offset), asked, log)
     if answer.high_watermark < 0 or answer.log_start_offset < 0:
         return Retry(
-            f"the leader says that its high watermark is {answer.high_watermark} and its log starts at"
+            f"the leader answers with high watermark {answer.high_watermark} and log start offset"
             f" {answer.log_start_offset}"
         )
     records = answer.records or b""
@@ -127,17 +130,17 @@ def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, l
 
 
 def after_error(code: int, leader_epoch: int) -> Retry | AwaitMetadata:
-    """What to do when the leader answers with an error (DB-36)."""
+    """Return what to do when the leader answers with an error (DB-36)."""
     if code == ErrorCode.FENCED_LEADER_EPOCH:
-        return AwaitMetadata(f"leader epoch {leader_epoch} is over, says the leader")
+        return AwaitMetadata(f"leader epoch {leader_epoch} is over according to the leader")
     return Retry(f"the leader answers {error_name(code)}", is_expected=code in _WITH_OTHER_METADATA)
 
 
 def _after_divergence(diverging: EpochEnd, asked: FetchPartition, log: LogView) -> Step:
     if diverging.epoch > asked.last_fetched_epoch:
         return Retry(
-            f"the leader says that the logs part in epoch {diverging.epoch}, and epoch {asked.last_fetched_epoch} was"
-            " asked for"
+            f"the leader answers that the logs diverge in epoch {diverging.epoch}, later than the requested epoch"
+            f" {asked.last_fetched_epoch}"
         )
     end_offset = truncation_offset(diverging, log)
     return Truncate(
@@ -148,11 +151,11 @@ def _after_divergence(diverging: EpochEnd, asked: FetchPartition, log: LogView) 
 
 
 def truncation_offset(leader: EpochEnd, log: LogView) -> int:
-    """Where to cut, if the leader's log has an epoch up to an offset, and the two part by then at the latest (DB-31).
+    """Return the offset to truncate to; `leader` is the epoch end by which the two logs have diverged (DB-31).
 
     Consider a log with epoch 1 up to offset 5 and epoch 3 up to 9, and a leader that has epoch 2 up to 7. Epoch 2 is
-    not here, so the logs part at 5 at the latest: where the largest epoch before 2 ends. After the cut the follower
-    asks with epoch 1, for the leader's may end before 5 (KIP-279).
+    not in this log, so the logs diverge at 5 at the latest, where the largest epoch before 2 ends. After the truncation
+    the follower fetches with epoch 1, since that epoch may end before 5 in the leader's log (KIP-279).
     """
     if leader.end_offset == UNKNOWN_OFFSET:
         return min(log.high_watermark, log.log_end_offset)
@@ -167,9 +170,9 @@ def truncation_offset(leader: EpochEnd, log: LogView) -> int:
 
 
 def after_offsets(leader_end: int, leader_start: int, log: LogView) -> Step:
-    """What to do out of range, when the leader has told its log's end and start (DB-34)."""
+    """Return what to do after OFFSET_OUT_OF_RANGE, given the leader's log end and start offsets (DB-34)."""
     if not 0 <= leader_start <= leader_end:
-        return Retry(f"the leader says that its log starts at {leader_start} and ends at {leader_end}")
+        return Retry(f"the leader answers that its log starts at {leader_start} and ends at {leader_end}")
     if leader_end < log.log_end_offset:
         return Truncate(leader_end, f"the leader's log ends at {leader_end}, and this one at {log.log_end_offset}")
     if leader_start > log.log_end_offset:
@@ -180,11 +183,11 @@ def after_offsets(leader_end: int, leader_start: int, log: LogView) -> Step:
 
 
 def _new_start(records: Buffer, leader_start: int, log: LogView) -> int | None:
-    """Where a log has to begin so that it can take the leader's first batch; None if it can, or must not begin anew.
+    """Return the offset at which a log must start over to append the leader's first batch; None if it need not.
 
     Consider records that were deleted up to offset 7, within a batch from 5 to 9. The leader's log starts at 7, so a
-    new follower asks for 7, and is sent the batch whole. So is one whose log was cut to 7: nothing that it has below is
-    in the leader's log any more.
+    new follower fetches from 7, and gets the whole batch. The same holds for a follower whose log was truncated to 7:
+    the leader's log no longer has any of its records.
     """
     is_needed = log.log_start_offset < log.log_end_offset and leader_start < log.log_end_offset
     if is_needed or len(records) < BATCH_BYTES_MIN:

@@ -1,17 +1,17 @@
-"""Asks the controller for changes of ISRs: AlterPartition (KIP-497), in the name of every leader on this broker.
+"""Requests changes of ISRs from the controller by AlterPartition (KIP-497), for every leader on this broker.
 
-One request is under way at a time, with all the changes that have come up meanwhile (as in Kafka's
-`DefaultAlterPartitionManager`). A change stays pending until the controller has answered it or the metadata says more.
+At most one request is in flight; the next one has all changes that have gathered since (as in Kafka's
+`DefaultAlterPartitionManager`). A change stays pending until the controller answers it or newer metadata is applied.
 
-Kafka sorts the errors of single partitions like this (DB-11), and so does this module:
+The errors of single partitions are handled as in Kafka (DB-11):
 
-| error | what follows |
+| error | consequence |
 |---|---|
-| INELIGIBLE_REPLICA | the change is dropped; a follower that still wants to join asks by its next fetch |
-| those that say that this broker's metadata is old | it stays pending until newer metadata comes |
-| any other | it is asked for again |
+| INELIGIBLE_REPLICA | the change is dropped; the next Fetch of a follower that still qualifies proposes it again |
+| one that shows that this broker's metadata is old | the change stays pending until newer metadata is applied |
+| any other | the change is requested again |
 
-An answer lets replicas join. Those that leave are waited for until the metadata says so (`_has_left`).
+The controller's answer lets replicas join. A removed replica counts until the metadata has its removal (`_has_left`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from kraftpb.v1 import admin_pb2
 from raft.rpc import codec
 
 CHANGES_MAX: Final = 2_000
-"""Partitions in one request; the others go in the next."""
+"""The most partitions in one request; the next request has the others."""
 
 RETRY_MS: Final = 50
 """Kafka's pause before a request is sent again."""
 
 RECOVERED: Final = 0
-"""A leader that says who is in sync has recovered, whatever its election was (KIP-704)."""
+"""A leader that requests an ISR has recovered, even if its election was unclean (KIP-704)."""
 
 _OLD_METADATA: Final = frozenset(
     {
@@ -54,35 +54,35 @@ class Controller(Protocol):
     """The active controller, as brokers reach it."""
 
     def alter_partition(self, request: admin_pb2.AlterPartitionRequest, on_answer: OnAnswer) -> None:
-        """Ask; an ApiError says that nothing is known of the request as a whole, or that it was refused."""
+        """Send the request. An ApiError means that it was refused, or that its outcome is unknown."""
         ...
 
 
 class LedPartition(Protocol):
-    """A partition that this broker leads, or has led when the change was asked for."""
+    """A partition that this broker leads, or led when the change was requested."""
 
     @property
     def topic_id(self) -> bytes:
-        """Its topic's id."""
+        """The topic's id."""
         ...
 
     @property
     def index(self) -> int:
-        """Its number."""
+        """The partition's number."""
         ...
 
     @property
     def leading(self) -> Leading | None:
-        """What its leader knows; None if that is not this broker any more."""
+        """The leader's state; None if this broker no longer leads."""
         ...
 
     def isr_settled(self) -> None:
-        """The controller has changed the ISR, or will not: the high watermark may rise, and who waits is told."""
+        """Apply the end of a change, made or refused: the high watermark may rise, and watchers are notified."""
         ...
 
 
 class IsrChanges:
-    """What the controller is asked for, and will be. For one thread."""
+    """The ISR changes that are requested or about to be. For one thread."""
 
     def __init__(
         self, broker_id: int, broker_epoch: Callable[[], int], controller: Controller, runtime: Runtime,
@@ -98,18 +98,16 @@ class IsrChanges:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Ask for nothing any more."""
+        """Send no more requests."""
         self._is_stopped = True
 
     def ask(self, partition: LedPartition, isr: tuple[int, ...]) -> None:
-        """Have the controller give a partition this ISR. Its leader has no change under way."""
+        """Request this ISR for a partition, whose leader must have no pending change."""
         leading = partition.leading
         if leading is None or self._is_stopped:
             return
         change = leading.begin_change(isr, self._broker_epoch())
-        logger.info(
-            "the controller is asked for another ISR", partition=str(partition), isr=list(leading.isr), wanted=list(isr)
-        )
+        logger.info("requesting an ISR change", partition=str(partition), isr=list(leading.isr), wanted=list(isr))
         self._observer.decided(IsrChangeAsked(str(partition), leading.isr, isr))
         self._waiting[partition.topic_id, partition.index] = (partition, change)
         self._send()
@@ -139,7 +137,7 @@ class IsrChanges:
     ) -> None:
         again = dict(asked)
         if isinstance(answer, ApiError):
-            logger.info("the controller has changed no ISR; trying again", reason=str(answer))
+            logger.info("a request for ISR changes failed; retrying", reason=str(answer))
         else:
             for result in answer.partitions:
                 key = (result.topic_id, result.partition_id)
@@ -161,7 +159,7 @@ class IsrChanges:
     ) -> bool:
         leading = partition.leading
         if leading is None or leading.pending is not change:
-            return False  # the metadata has said more meanwhile
+            return False  # newer metadata has replaced the change
         code = codec.error_from_proto(result.error_code)
         if code is ErrorCode.NONE:
             self._observer.decided(IsrChanged(str(partition), leading.isr, tuple(result.isr)))
@@ -173,7 +171,7 @@ class IsrChanges:
                 partition.isr_settled()
             return False
         logger.info(
-            "the controller has not changed an ISR", partition=str(partition), wanted=list(change.isr),
+            "the controller refused an ISR change", partition=str(partition), wanted=list(change.isr),
             error=code.name, reason=result.error_message,
         )  # fmt: skip
         self._observer.decided(IsrChangeRefused(str(partition), change.isr, code.name, result.error_message))
@@ -184,14 +182,14 @@ class IsrChanges:
         return code not in _OLD_METADATA
 
 
-# Consider replicas 1, which leads, and 2, and min.insync.replicas, which is raised from 1 to 2. The controller knows
-# that, broker 1 does not yet. Replica 2 lags, and 1 has it removed: with one replica of two in sync nothing may be
-# committed, so 2 is eligible to lead (KIP-966). If 1 took the answer, it would commit alone, and acknowledge with
-# acks=all, as one is enough as far as it knows. It is lost, 2 is elected, and what was acknowledged is gone. The
-# metadata has the change of the setting before that of the ISR. So until the metadata says who has left, 1 waits for
-# 2 as before.
+# Consider replicas 1, the leader, and 2, and a min.insync.replicas that is raised from 1 to 2. The controller has
+# applied that, broker 1 has not. Replica 2 lags, and 1 requests its removal. With only one replica in sync nothing may
+# be committed, so 2 remains eligible to lead (KIP-966). If 1 applied the answer, it would commit alone and acknowledge
+# acks=all, since by its metadata one replica is enough. Then 1 is lost, 2 is elected, and acknowledged records are
+# gone. In the metadata the change of the setting precedes that of the ISR. So 1 counts 2 until it has applied the
+# removal from the metadata.
 def _has_left(leading: Leading, result: admin_pb2.AlterPartitionResult) -> bool:
-    """Whether an answer says that replicas have left the ISR: then it changes nothing here, the metadata will."""
+    """Whether replicas have left the ISR by an answer, which is then ignored: the metadata will have the change."""
     return result.partition_epoch > leading.partition_epoch and not set(leading.isr) <= set(result.isr)
 
 

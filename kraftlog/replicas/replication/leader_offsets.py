@@ -1,4 +1,4 @@
-"""Asks a leader where the logs of some partitions end and start (DB-34)."""
+"""Asks a leader for the log end and log start offsets of some partitions (DB-34)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kraftlog.replicas.replication.following import AwaitMetadata, Retry, after_
 from kraftlog.replicas.replication.ports import LeaderConnection
 
 LIST_OFFSETS_VERSIONS: Final = Versions(4, 10)
-"""The first that has the leader epoch, up to the last whose meaning is known here."""
+"""From the first version with a leader epoch to the last one that this program knows."""
 
 LATEST: Final = -1
-"""As a timestamp: the log's end, if a follower asks."""
+"""The timestamp that stands for the log end offset, if a follower asks."""
 EARLIEST: Final = -2
-"""As a timestamp: the log's start."""
+"""The timestamp that stands for the log start offset."""
 
 
 class LeaderLog(NamedTuple):
-    """The log of a leader."""
+    """The offsets of a leader's log."""
 
     end_offset: int
     start_offset: int
@@ -39,7 +39,7 @@ OnFound = Callable[[Found | ApiError], None]
 
 
 class LeaderOffsets:
-    """One question: a request for the ends, and one for the starts. `on_found` is called once."""
+    """Two ListOffsets requests, for the ends and for the starts. `on_found` is called once."""
 
     def __init__(
         self, connection: LeaderConnection, broker_id: int, asked: Sequence[FollowedPartition], on_found: OnFound
@@ -52,7 +52,7 @@ class LeaderOffsets:
         self._is_done = False
 
     def ask(self) -> None:
-        """Ask."""
+        """Send both requests."""
         for timestamp in (LATEST, EARLIEST):
             self._connection.ask(self._request(timestamp), LIST_OFFSETS_VERSIONS, partial(self._answered, timestamp))
 
@@ -89,7 +89,7 @@ _Answers: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
 
 
 def _by_partition(response: ListOffsetsResponse) -> _Answers:
-    """Error code and offset of each partition."""
+    """Return the error code and the offset of each partition."""
     return {
         (topic.name, one.partition_index): (one.error_code, one.offset)
         for topic in response.topics
@@ -102,7 +102,7 @@ def _found(followed: FollowedPartition, ends: _Answers, starts: _Answers) -> Lea
     for answers in (ends, starts):
         code, offset = answers.get(followed.partition.name, (None, -1))
         if code is None:
-            return Retry("the leader does not say where its log starts and ends")
+            return Retry("the leader's answer lacks its log start or end offset")
         if code != ErrorCode.NONE:
             return after_error(code, followed.leader_epoch)
         offsets.append(offset)

@@ -1,14 +1,14 @@
-"""What the leader of one partition knows and decides: its followers, the ISR, the high watermark (KAFKA-4485, KIP-497).
+"""The state and the decisions of one partition's leader: followers, ISR and high watermark (KAFKA-4485, KIP-497).
 
-Replicas whose lag is small enough hold the high watermark back, and join the ISR when they have it; who is not caught
-up leaves (DB-05). Pure: time, the log's end and what the controller has said are arguments. It changes nothing but
-itself; its owner sends what it proposes, and raises the high watermark.
+Replicas with a small enough lag hold back the high watermark, and join the ISR when they have reached it. A replica
+that is not caught up leaves the ISR (DB-05). Pure: the time, the log end offset and the controller's answers are
+arguments. The owner sends the proposed changes, and raises the high watermark.
 
-The ISR that the controller has committed, and the one that this leader has proposed and not heard of yet, may both be
-in force: the controller may elect a leader by either. So acknowledgements wait for the larger one, `maximal_isr`.
-Consider followers 2 and 3, of which 3 is to join. Until the answer is there, nobody knows whether 3 may be elected, and
-what it lacks would be lost: it holds the high watermark back from the proposal on. One that is to leave holds it back
-until the controller has agreed.
+Both the ISR that the controller has committed and the one that this leader has proposed may be in force: the controller
+may elect a leader by either. So acknowledgements wait for both of them, the `maximal_isr`. Consider follower 3, which
+is about to join. Until the answer comes, the leader does not know whether 3 may be elected, and then records that 3
+lacks would be lost. So 3 holds back the high watermark from the proposal on. A follower that is about to leave holds it
+back until its removal is committed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ CHANGE_IN_FLIGHT: Final = "change-in-flight"
 
 
 class Brokers(Protocol):
-    """What the metadata says of brokers."""
+    """The states of brokers in the metadata."""
 
     def registered_epoch(self, broker_id: int) -> int | None:
-        """The epoch of a broker's registration; None if it is not registered."""
+        """Return a broker's registered epoch; None if it is not registered."""
         ...
 
     def is_fenced(self, broker_id: int) -> bool:
@@ -49,18 +49,18 @@ class Brokers(Protocol):
 
 
 class IsrChange(NamedTuple):
-    """A change of the ISR that the controller is asked for."""
+    """A change of the ISR that is requested from the controller."""
 
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    """All members that there are to be."""
+    """All members of the new ISR."""
     broker_epochs: tuple[int, ...]
-    """Of the members, by the fetches that they joined with; -1 if that is not known (KIP-903)."""
+    """The broker epoch of each member, from its last Fetch; -1 if unknown (KIP-903)."""
 
 
 class ReplicaStatus(NamedTuple):
-    """A replica as its leader sees it. Offsets and times are -1 if they are not known."""
+    """A replica as its leader sees it. Unknown offsets and times are -1."""
 
     broker_id: int
     log_start_offset: int
@@ -69,13 +69,13 @@ class ReplicaStatus(NamedTuple):
     lag_ms: int
     is_in_sync: bool
     is_pending: bool
-    """Whether the controller is asked to let it join or leave."""
+    """Whether a requested ISR change lets the replica join or leave."""
     reasons: tuple[str, ...]
-    """Why it is not in sync; empty if it is."""
+    """Why the replica is not in sync; empty if it is."""
 
 
 class Leading:
-    """One partition, in one epoch of this leader."""
+    """The leader's state of one partition, in one leader epoch."""
 
     __slots__ = (
         "_broker_id",
@@ -94,23 +94,23 @@ class Leading:
         self, broker_id: int, record: PartitionRecord, brokers: Brokers, lag_max_ms: float, log_end_offset: int,
         now_ms: float, before: Leading | None = None,
     ) -> None:  # fmt: skip
-        """The epoch begins at the log's end. `before` is what it has led until now, if it led at all.
+        """Begin a leader epoch at `log_end_offset`. `before` is the state of an earlier epoch that this broker led.
 
-        Those in the ISR count as caught up now, the others as never (DB-06). What it knew of them holds if it led in
-        the epoch just before: else another leader may have had them cut their logs meanwhile.
+        Followers in the ISR count as caught up now, the others as never (DB-06). Their known offsets are kept only from
+        the immediately preceding epoch: after another leader's epoch they may have truncated their logs.
         """
         self._broker_id = broker_id
         self._brokers = brokers
         self._lag_max_ms = lag_max_ms
         self.leader_epoch: int = record.leader_epoch
         self.epoch_start_offset = log_end_offset
-        """Where this leader's epoch begins in its log."""
+        """The offset at which this leader epoch begins."""
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        """What the controller has committed."""
+        """The ISR that the controller has committed."""
         self.partition_epoch: int = record.partition_epoch
         self.pending: IsrChange | None = None
-        """What the controller is asked for."""
+        """The requested ISR change; None if none is pending."""
         self.followers: dict[int, FollowerProgress] = {}
         self._take_over(record)
         known_followers: dict[int, FollowerProgress] = {}
@@ -125,19 +125,19 @@ class Leading:
                 known.led_again(log_end_offset, now_ms, is_in_sync=is_in_sync)
                 self.followers[follower_id] = known
 
-    # --- what the metadata says ---------------------------------------------------------------------------------------
+    # --- metadata -----------------------------------------------------------------------------------------------------
 
     def update(self, record: PartitionRecord) -> None:
-        """The metadata says something newer of the same epoch: it always replaces what is pending (DB-12).
+        """Apply a record of the metadata of the same leader epoch; a newer one replaces the pending change (DB-12).
 
-        An older state than the controller has answered with is not looked at. New followers have an empty state, and
-        nothing is known of those that are none any more (DB-63).
+        A record that is older than the controller's last answer is ignored. New followers begin with an empty state;
+        the state of removed followers is dropped (DB-63).
         """
         if record.partition_epoch > self.partition_epoch:
             self.pending = None
             self._take_over(record)
         elif record.partition_epoch == self.partition_epoch:
-            # The controller's answer has said the ISR. That replicas have gone with it, only the metadata says.
+            # The controller's answer had the ISR of this record; the removal of replicas is only in the metadata.
             self._take_replicas(record)
 
     def _take_over(self, record: PartitionRecord) -> None:
@@ -153,10 +153,10 @@ class Leading:
     # --- followers ----------------------------------------------------------------------------------------------------
 
     def follower(self, replica_id: int, *, names_epoch: bool, name: object) -> FollowerProgress:
-        """The follower that fetches.
+        """Return the state of the follower that fetches.
 
         Raises ApiError if it is not one of the replicas: UNKNOWN_LEADER_EPOCH if its request names the leader's epoch,
-        so that it knows newer metadata, else NOT_LEADER_OR_FOLLOWER (DB-07).
+        since it must have newer metadata, otherwise NOT_LEADER_OR_FOLLOWER (DB-07).
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -167,31 +167,31 @@ class Leading:
         return follower
 
     def check_broker_epoch(self, replica_id: int, broker_epoch: int, *, name: object) -> None:
-        """Raise ApiError(NOT_LEADER_OR_FOLLOWER) unless the broker that fetches is the one that is registered (DB-61).
+        """Raise ApiError(NOT_LEADER_OR_FOLLOWER) if the Fetch is not from the broker's present registration (DB-61).
 
-        Without an epoch it may be anybody, who knows no more than the broker's id.
+        A Fetch without a broker epoch is refused: any client that knows the broker's id could send it.
         """
         registered = self._brokers.registered_epoch(replica_id)
         if registered is not None and broker_epoch == UNKNOWN_EPOCH:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"a fetch of {name} names broker {replica_id}, but not the epoch of its registration: brokers send that"
-                " from version 15 on, and clients name no broker",
+                f"a fetch of {name} names broker {replica_id} without its broker epoch: brokers send the epoch from"
+                " version 15 on, and clients name no broker",
             )
         if registered is not None and broker_epoch < registered:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica_id} fetches {name} with broker epoch {broker_epoch}, and is registered with"
-                f" {registered}: it has started again since",
+                f" {registered}: it has restarted since",
             )
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """The committed ISR with what is to join it (DB-10)."""
+        """The committed ISR together with the members of the proposed one (DB-10)."""
         return frozenset(self.isr if self.pending is None else (*self.isr, *self.pending.isr))
 
     def high_watermark(self, own_end: int, log_end_offset: int, now_ms: float) -> int:
-        """The largest offset that may be the high watermark (DB-20). The leader itself has everything below `own_end`.
+        """Return the largest possible high watermark (DB-20); the leader itself counts with `own_end`.
 
         -1 while an in-sync follower has not fetched yet.
         """
@@ -207,16 +207,16 @@ class Leading:
     def _is_about_to_join(
         self, follower_id: int, follower: FollowerProgress, log_end_offset: int, now_ms: float
     ) -> bool:
-        """Whether a follower outside holds the high watermark back: it is caught up, and the controller would take it.
+        """Whether a follower outside the ISR holds back the high watermark: it is caught up, and eligible to join.
 
-        Otherwise a busy leader's high watermark would run away from it, and it would never join.
+        Otherwise a busy leader's high watermark would stay ahead of the follower, which would never join.
         """
         caught_up = follower.is_caught_up(log_end_offset, now_ms, self._lag_max_ms)
         return caught_up and not any(self._why_ineligible(follower_id, follower))
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start of the followers that are alive; -1 if one has not said it (DB-65)."""
+        """The smallest log start offset of the live followers; -1 if one is unknown (DB-65)."""
         starts = [
             follower.log_start_offset
             for follower_id, follower in self.followers.items()
@@ -227,10 +227,11 @@ class Leading:
     # --- changes of the ISR -------------------------------------------------------------------------------------------
 
     def isr_without_lagging(self, log_end_offset: int, now_ms: float) -> tuple[int, ...] | None:
-        """The ISR without those that are not caught up; None if all are, or while a change is under way (DB-15).
+        """Return the ISR without replicas that are not caught up; None if all are, or if a change is pending (DB-15).
 
-        Nobody joins by this, as in Kafka. Consider a follower that has the leader's end, and that the controller has
-        taken out as it cannot be reached: while nothing is produced it would have the end still, and be asked back.
+        No replica joins by this, as in Kafka. Consider a follower with the leader's log end offset, which the
+        controller has removed since it is unreachable. While nothing is produced it would still qualify, and would be
+        proposed again and again.
         """
         if self.pending is not None:
             return None
@@ -238,21 +239,21 @@ class Leading:
         return None if len(staying) == len(self.isr) else staying
 
     def wants_to_join(self, follower_id: int, high_watermark: int, log_end_offset: int, now_ms: float) -> bool:
-        """Whether a follower that has just fetched should be in the ISR, and is not (DB-14)."""
+        """Whether a follower that has just fetched should join the ISR (DB-14)."""
         if self.pending is not None or follower_id in self.isr:
             return False
         follower = self.followers[follower_id]
         return not any(self._why_not(follower_id, follower, high_watermark, log_end_offset, now_ms))
 
     def _is_out_of_sync(self, replica: int, log_end_offset: int, now_ms: float) -> bool:
-        """Whether a member of the ISR must leave (DB-15). The leader itself never must."""
+        """Whether a member of the ISR must leave (DB-15); never true for the leader itself."""
         if replica == self._broker_id:
             return False
         follower = self.followers.get(replica)
         return follower is None or not follower.is_caught_up(log_end_offset, now_ms, self._lag_max_ms)
 
     def begin_change(self, isr: Sequence[int], own_broker_epoch: int) -> IsrChange:
-        """The change is asked for from now on."""
+        """Make an ISR change the pending one, and return it."""
         epochs = tuple(
             own_broker_epoch if replica == self._broker_id else self.followers[replica].broker_epoch for replica in isr
         )
@@ -260,9 +261,9 @@ class Leading:
         return self.pending
 
     def committed(self, change: IsrChange, isr: Sequence[int], partition_epoch: int) -> bool:
-        """The controller has answered a change with the present state; returns whether that counts (DB-11).
+        """Apply the controller's answer to a change, which has the present state; return whether it was used (DB-11).
 
-        It does not if the metadata has said something since: an answer that was long on its way says less than that.
+        A late answer is ignored if newer metadata was applied in between.
         """
         if self.pending is not change or partition_epoch < self.partition_epoch:
             return False
@@ -272,14 +273,14 @@ class Leading:
         return True
 
     def refused(self, change: IsrChange) -> None:
-        """The controller has not made the change, and will not: what is committed is in force (DB-11)."""
+        """Drop a pending change that the controller has refused: the committed ISR stays in force (DB-11)."""
         if self.pending is change:
             self.pending = None
 
-    # --- why not ------------------------------------------------------------------------------------------------------
+    # --- reasons ------------------------------------------------------------------------------------------------------
 
     def _why_ineligible(self, follower_id: int, follower: FollowerProgress) -> Iterator[str]:
-        """Why the controller would not take a follower into the ISR (DB-13)."""
+        """Yield the reasons for which the controller would refuse a follower in the ISR (DB-13)."""
         registered = self._brokers.registered_epoch(follower_id)
         if registered is None:
             yield NOT_REGISTERED
@@ -294,11 +295,12 @@ class Leading:
     def _why_not(
         self, follower_id: int, follower: FollowerProgress, high_watermark: int, log_end_offset: int, now_ms: float
     ) -> Iterator[str]:
-        """Why a follower outside the ISR does not join (DB-14).
+        """Yield the reasons for which a follower outside the ISR does not join (DB-14).
 
-        Kafka does not look at the lag here. Consider `replica.lag.time.max.ms` 30,000 and a follower that has the high
-        watermark 1,000 of a partition that cannot advance, as too few are in sync, while the leader has had 5,000 for a
-        minute. Kafka takes it in, and throws it out at the next check, 15 s later at most, again and again (DB-62).
+        Kafka does not check the lag here. Consider `replica.lag.time.max.ms` 30,000 and a partition whose high
+        watermark of 1,000 cannot advance, since too few replicas are in sync, while the leader's log has ended at 5,000
+        for a minute. A follower that has reached 1,000 joins the ISR in Kafka, and is removed at the next check, 15 s
+        later at most, again and again (DB-62).
         """
         if follower.log_end_offset == UNKNOWN_OFFSET:
             yield NEVER_FETCHED
@@ -311,14 +313,14 @@ class Leading:
             yield BELOW_EPOCH_START
 
     def why_out(self, replica: int, high_watermark: int, log_end_offset: int, now_ms: float) -> tuple[str, ...]:
-        """Why a follower is not in the ISR."""
+        """Return why a follower is not in the ISR."""
         reasons = tuple(self._why_not(replica, self.followers[replica], high_watermark, log_end_offset, now_ms))
         return reasons if self.pending is None else (*reasons, CHANGE_IN_FLIGHT)
 
     def describe(
         self, log_start_offset: int, log_end_offset: int, high_watermark: int, now_ms: float
     ) -> list[ReplicaStatus]:
-        """Every replica, in the order of the assignment."""
+        """Describe every replica, in the order of the assignment."""
         return [
             ReplicaStatus(replica, log_start_offset, log_end_offset, 0, 0, True, False, ())
             if replica == self._broker_id
@@ -331,7 +333,7 @@ class Leading:
         is_in_sync = replica in self.isr
         is_pending = self.pending is not None and is_in_sync != (replica in self.pending.isr)
         reasons = () if is_in_sync else self.why_out(replica, high_watermark, log_end_offset, now_ms)
-        # Who has the leader's end lags by nothing, although its next fetch may be parked for a while (DB-02).
+        # A follower with the leader's log end offset has no lag, although its next Fetch may be parked (DB-02).
         lag_ms = 0 if follower.log_end_offset >= log_end_offset else follower.lag_ms(now_ms)
         is_known = follower.log_end_offset != UNKNOWN_OFFSET
         return ReplicaStatus(

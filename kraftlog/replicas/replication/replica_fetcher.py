@@ -1,15 +1,17 @@
-"""Fetches the partitions that one broker leads: request, answer, appends, flush, and the next request (DB-37).
+"""Fetches the partitions that one broker leads: request, response, appends, flush, and the next request (DB-37).
 
-- One request is in flight at most. It claims only what is on this broker's disk: after an answer the next request waits
-  until what was appended is flushed, by one group commit for all logs of a directory, if the topic has
-  `flush.before.ack`. So acks=all means: on the disks of all in sync.
-- A partition whose state has changed is touched, and only what is touched is looked at before a request: hundreds of
-  partitions without news cost nothing.
-- Trouble with one partition delays or stops that one (DB-36), trouble with the broker all that are fetched from it.
-- A request is parked at the leader for up to `replica.fetch.wait.max.ms`. A partition that comes meanwhile would have
-  to wait as long, and with it every acks=all of its new leader. So the request is given up, at most once in that time.
+- At most one request is in flight. With `flush.before.ack` its fetch offsets cover only durable records: after a
+  response the next request waits until the appended records are flushed, by one group commit for all logs of a
+  directory. So acks=all means: on the disks of all replicas in sync.
+- A partition whose state has changed is touched, and only touched partitions are prepared for the next request:
+  hundreds of unchanged partitions cost nothing.
+- A problem with one partition delays or stops only that partition (DB-36); a problem with the broker delays all
+  partitions that are fetched from it.
+- The leader parks a request for up to `replica.fetch.wait.max.ms`. A partition that is added during that time would
+  have to wait as long, and with it every acks=all of its new leader. So the request is abandoned, at most once in that
+  time.
 
-What it does at a time is its state (`kraftlog.replicas.replication.fetcher_states`). Whatever ends a state calls
+The fetcher's state (`kraftlog.replicas.replication.fetcher_states`) shows what it does. The end of each state calls
 `_request_next`, which alone decides what is next.
 """
 
@@ -63,16 +65,16 @@ from kraftlog.storage.slices import SLICE_PARTITIONS
 logger = structlog.get_logger(__name__)
 
 FETCH_VERSIONS: Final = Versions(15, 18)
-"""The first that says which follower asks as it is said here, up to the last whose meaning is known here."""
+"""From the first version with a broker epoch (`ReplicaState`) to the last one that this program knows."""
 
 INTERRUPT_AFTER_MS: Final = 20
-"""A request that is not answered for so long is parked, as answers are on their way sooner."""
+"""A request without a response for this long is assumed to be parked, since other responses come sooner."""
 
 CUTS_MS: Final = 5.0
-"""After so long the loop turns between two cuts."""
+"""Truncations that take longer than this continue in another turn of the loop."""
 
 RECONNECT_MS_MIN: Final = 100
-"""After a failure a new leader epoch has its broker tried again at once, but not more often than this."""
+"""The shortest time from a failure to the next connection, for which a new leader epoch gives cause."""
 
 
 class ReplicaFetcher:
@@ -94,23 +96,23 @@ class ReplicaFetcher:
         self._connection: LeaderConnection | None = None
         self.state: FetcherState = IDLE
         self._flush_count = 0
-        """How many logs are being flushed before the next request."""
+        """The number of logs that are being flushed before the next request."""
         self._truncations: deque[tuple[FollowedPartition, Step]] = deque()
-        """Logs that are cut, or start over, before the next request."""
+        """The logs to truncate or start over before the next request."""
         self._out_of_range: list[FollowedPartition] = []
-        """What the leader is asked about before the next request."""
+        """The partitions for which to ask the leader's offsets before the next request."""
         self._interrupted_ms = follower.runtime.now_ms() - follower.settings.wait_max_ms
         self._interrupt_timer: Timer | None = None
         self._is_unreachable = False
 
     def __len__(self) -> int:
-        """How many partitions it follows."""
+        """The number of followed partitions."""
         return len(self._followed)
 
     def __iter__(self) -> Iterator[FollowedPartition]:
         return iter(self._followed.values())
 
-    # --- what is followed ---------------------------------------------------------------------------------------------
+    # --- followed partitions ------------------------------------------------------------------------------------------
 
     def follow(self, key: PartitionKey, partition: Followable) -> None:
         """Follow a partition in its present leader epoch."""
@@ -123,7 +125,7 @@ class ReplicaFetcher:
             self._interrupt_timer = self._runtime.call_later(INTERRUPT_AFTER_MS, self._interrupt)
 
     def unfollow(self, key: PartitionKey) -> None:
-        """Follow it no more; nothing happens if it is not followed."""
+        """Stop following a partition, if it is followed."""
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._delays.forget(followed)
@@ -131,7 +133,7 @@ class ReplicaFetcher:
             self._session.forget(key)
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Stop following all partitions, for good."""
         if self.state is STOPPED:
             return
         self._followed.clear()
@@ -148,7 +150,10 @@ class ReplicaFetcher:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _request_next(self) -> None:
-        """Look at what is touched, and send the next request unless something comes before; its end calls this."""
+        """Prepare the touched partitions, then send the next request, or begin the work that must precede it.
+
+        The end of that work calls this method again.
+        """
         touched = self._touched
         touched.begin_look()
         try:
@@ -177,7 +182,7 @@ class ReplicaFetcher:
             self._send()
 
     def _prepare(self, followed: FollowedPartition) -> None:
-        """Have a partition in the next request, if it may be."""
+        """Add a partition to the next request, if it may be fetched."""
         if followed.state is not State.READY:
             return
         log = followed.partition.log
@@ -196,7 +201,7 @@ class ReplicaFetcher:
             self._session.want(followed.key, followed.position(log, self._settings.max_bytes))
 
     def _flush(self, followed: FollowedPartition, log: PartitionLog) -> None:
-        """Have the log flushed as its topic asks for; the partition is touched when it is."""
+        """Flush the log as its topic requires; the partition is touched when that is done."""
         followed.state = State.FLUSHING
         self._flush_count += 1
         log.acknowledge(log.log_end_offset, partial(self._flushed, followed))
@@ -205,7 +210,7 @@ class ReplicaFetcher:
         self._flush_count -= 1
         if self._followed.get(followed.key) is followed and followed.state is State.FLUSHING:
             followed.state = State.READY
-            if error is None or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it was cut before it was flushed
+            if error is None or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it was truncated before the flush
                 self._touched.add_unscheduled(followed.key)
             else:
                 self._storage_failed(followed, error)
@@ -236,7 +241,7 @@ class ReplicaFetcher:
         return self._connection
 
     def _interrupt(self) -> None:
-        """Give up the request that is parked, if a partition has come that is not in it."""
+        """Abandon a parked request if a followed partition is not in it."""
         self._interrupt_timer = None
         now_ms = self._runtime.now_ms()
         if self.state is not FETCH_IN_FLIGHT or now_ms - self._interrupted_ms < self._settings.wait_max_ms:
@@ -249,11 +254,11 @@ class ReplicaFetcher:
         self._request_next()
 
     def _is_left_waiting(self, followed: FollowedPartition) -> bool:
-        """Whether a partition is not in the request that is in flight, in its leader epoch, and could be."""
+        """Whether a partition could be fetched, but is not in the request in flight in its leader epoch."""
         asked = self._session.asked(followed.key)
         return followed.state is State.READY and (asked is None or asked.current_leader_epoch != followed.leader_epoch)
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     def _answered(self, answer: Message | ApiError) -> None:
         if isinstance(answer, ApiError):
@@ -265,7 +270,7 @@ class ReplicaFetcher:
         except ApiError as error:
             self._lost(str(error))
         except Exception as error:
-            logger.exception("an answer was not used", leader=self.source_id)
+            logger.exception("a fetch response could not be applied", leader=self.source_id)
             self._lost(str(error))
         else:
             self._request_next()
@@ -278,13 +283,13 @@ class ReplicaFetcher:
             self._lost(str(error), may_be_gone=error.code is ErrorCode.BROKER_NOT_AVAILABLE)
 
     def _use(self, response: FetchResponse) -> None:
-        """Take an answer. Raises ApiError if it contradicts a request that was for everything."""
+        """Apply a response. Raises ApiError if a response to a full request is wrong."""
         was_full = self._session.is_full
         problem = self._session.answered(response)
         if problem and was_full:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, problem)
         if problem:
-            logger.info("a fetch session begins anew", leader=self.source_id, reason=problem)
+            logger.info("a fetch session is reopened", leader=self.source_id, reason=problem)
             return
         if self._is_unreachable:
             self._is_unreachable = False
@@ -309,7 +314,7 @@ class ReplicaFetcher:
         self._carry_out(followed, log, next_step(data, asked, followed.leader_epoch, view_of(log)))
 
     def _truncate_some(self) -> None:
-        """Cut logs, some of them in a turn of the loop: each costs several syncs, which a slow disk takes long for."""
+        """Truncate some logs in this turn of the loop: each takes several syncs, which are slow on a slow disk."""
         ends_at_ms = self._runtime.now_ms() + CUTS_MS
         with self._touched:
             for number in range(min(SLICE_PARTITIONS, len(self._truncations))):
@@ -333,9 +338,9 @@ class ReplicaFetcher:
     def _carry_out(
         self, followed: FollowedPartition, log: PartitionLog, step: Step, *, is_cut_due: bool = False
     ) -> None:
-        """Do what a partition needs; a cut is done by `_truncate_some`.
+        """Apply a step to a partition; a truncation is left to `_truncate_some`, which sets `is_cut_due`.
 
-        Nothing that a leader says ends more than the fetching of one partition.
+        An error, whatever the leader has sent, affects only this partition.
         """
         self._touched.add(followed.key)
         try:
@@ -358,7 +363,7 @@ class ReplicaFetcher:
                 case Retry():
                     self._delay(followed, step.reason, is_expected=step.is_expected)
                 case AwaitMetadata():
-                    logger.info("a partition is not fetched", partition=str(followed), reason=step.reason)
+                    logger.info("a partition waits for a new leader epoch", partition=str(followed), reason=step.reason)
                     self._leave_out(followed, State.STOPPED)
                 case Ignore():
                     self._session.begin_anew()
@@ -368,18 +373,18 @@ class ReplicaFetcher:
             else:
                 self._delay(followed, str(error), is_expected=False)
         except Exception as error:
-            logger.exception("a leader's answer was not carried out", partition=str(followed), leader=self.source_id)
+            logger.exception("a leader's answer could not be applied", partition=str(followed), leader=self.source_id)
             self._delay(followed, str(error), is_expected=False)
 
     def _storage_failed(self, followed: FollowedPartition, error: ApiError) -> None:
-        """Our own disk: without room it is tried again, else the partition is offline, or will be in a moment."""
+        """Handle an error of the local disk: retry without room; otherwise the partition is or goes offline."""
         directory = self._logs.directory_of(followed.partition.name)
         is_usable = directory is not None and not directory.offline_reason
         if is_usable and (error.__cause__ is None or isinstance(error.__cause__, OutOfSpace)):
-            # A full disk is the same for all partitions, and the log directory has said it.
+            # A full disk affects all partitions alike, and the log directory has logged it.
             self._delay(followed, str(error), is_expected=False, is_said=isinstance(error.__cause__, OutOfSpace))
             return
-        logger.error("a partition is not fetched any more", partition=str(followed), reason=str(error))
+        logger.error("fetching a partition stopped: its log is offline", partition=str(followed), reason=str(error))
         self._leave_out(followed, State.STOPPED)
 
     # --- out of range -------------------------------------------------------------------------------------------------
@@ -416,12 +421,12 @@ class ReplicaFetcher:
         if followed.said != reason and not is_said:
             followed.said = reason
             log = logger.info if is_expected else logger.warning
-            log("a partition is fetched again later", partition=str(followed), leader=self.source_id, reason=reason)
+            log("fetching a partition is retried later", partition=str(followed), leader=self.source_id, reason=reason)
         self._leave_out(followed, State.DELAYED)
         self._delays.add(followed, is_expected=is_expected)
 
     def _resume(self, followed: FollowedPartition) -> bool:
-        """A partition that was left out may be fetched again; returns whether it is still followed."""
+        """Let a partition that was left out be fetched again; return whether it is still followed."""
         if self._followed.get(followed.key) is not followed:
             return False
         followed.state = State.READY
@@ -429,17 +434,17 @@ class ReplicaFetcher:
         return True
 
     def _lost(self, reason: str, *, may_be_gone: bool = False) -> None:
-        """The broker does not answer, or not as it must: connect again after a pause."""
+        """Connect again after a pause: the broker did not answer, or answered wrongly."""
         if self.state is STOPPED:
             return
         pause_ms = self._settings.backoff_ms
         if not self._is_unreachable:
             self._is_unreachable = True
-            logger.warning("a leader does not answer; trying again", leader=self.source_id, reason=reason)
+            logger.warning("a leader does not answer; retrying", leader=self.source_id, reason=reason)
             if may_be_gone:
                 self._follower.on_gone(self.source_id)
-                pause_ms = min(RECONNECT_MS_MIN, pause_ms)  # that it is there is known the sooner
-        self._truncations.clear()  # of an answer that fails behind them; the next answer says the same
+                pause_ms = min(RECONNECT_MS_MIN, pause_ms)  # to notice its return sooner
+        self._truncations.clear()  # from a response with a later error; the next response has them again
         self._disconnect()
         self._back_off(pause_ms)
 
@@ -448,7 +453,7 @@ class ReplicaFetcher:
         self.state = checked_fetcher_edge(self.state, BackingOff(timer, self._runtime.now_ms()))
 
     def _retry_sooner(self, state: BackingOff) -> None:
-        """A leader epoch has begun, so the broker lives."""
+        """Shorten the pause: a new leader epoch shows that the broker is alive."""
         waited_ms = self._runtime.now_ms() - state.failed_ms
         if waited_ms < self._settings.backoff_ms:
             state.timer.cancel()
@@ -460,7 +465,7 @@ class ReplicaFetcher:
         self._request_next()
 
     def _disconnect(self) -> None:
-        """Close the connection; there is no answer to what is in flight."""
+        """Close the connection; a request in flight gets no response."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

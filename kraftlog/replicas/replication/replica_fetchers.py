@@ -1,4 +1,4 @@
-"""Has the replicas on this broker follow their leaders, by one fetcher for each broker that leads some."""
+"""Makes the replicas on this broker follow their leaders, with one fetcher for each leading broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftlog.replicas.replication.replica_fetcher import ReplicaFetcher
 
 
 class ReplicaFetchers:
-    """For one thread. Told of committed metadata only."""
+    """The fetchers of one broker, driven by committed metadata. For one thread."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
@@ -23,15 +23,15 @@ class ReplicaFetchers:
         self._is_stopped = False
 
     def __len__(self) -> int:
-        """From how many brokers it fetches."""
+        """The number of brokers from which this one fetches."""
         return len(self._fetchers)
 
     def __iter__(self) -> Iterator[FollowedPartition]:
-        """All that it follows."""
+        """Iterate over all followed partitions."""
         return chain.from_iterable(self._fetchers.values())
 
     def follow(self, partition: Followable) -> None:
-        """Another broker leads in the partition's epoch: follow that one from now on."""
+        """Follow the leader of the partition's present leader epoch from now on."""
         key = PartitionKey(partition.topic_id, partition.name.partition_id)
         source_id = partition.record.leader
         self._leave(key, source_id)
@@ -44,11 +44,11 @@ class ReplicaFetchers:
         fetcher.follow(key, partition)
 
     def unfollow(self, partition: Followable) -> None:
-        """Append nothing more to a partition's log; nothing happens if it is not followed."""
+        """Stop following a partition, if it is followed; nothing more is appended to its log."""
         self._leave(PartitionKey(partition.topic_id, partition.name.partition_id), None)
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Stop following all partitions, for good."""
         self._is_stopped = True
         for fetcher in self._fetchers.values():
             fetcher.stop()
@@ -56,7 +56,7 @@ class ReplicaFetchers:
         self._sources.clear()
 
     def _leave(self, key: PartitionKey, new_source_id: int | None) -> None:
-        """Fetch a partition from its present source no more, unless that is the new one, too."""
+        """Stop fetching a partition from its present source, unless the new source is the same."""
         fetcher = self._sources.get(key)
         if fetcher is None or fetcher.source_id == new_source_id:
             return
@@ -67,7 +67,7 @@ class ReplicaFetchers:
             self._follower.runtime.call_soon(self._tidy)
 
     def _tidy(self) -> None:
-        """End fetchers that have nothing to fetch, when all of a change of the metadata is known."""
+        """Stop fetchers without partitions, after a change of the metadata was applied completely."""
         self._is_tidying = False
         for source_id, fetcher in list(self._fetchers.items()):
             if not len(fetcher):

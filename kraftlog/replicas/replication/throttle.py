@@ -1,11 +1,11 @@
-"""Throttled replication (KIP-73): who is throttled, and whether the rate is exceeded (DB-67). Pure.
+"""Throttled replication (KIP-73): which replicas are throttled, and whether the rate is exceeded (DB-67). Pure.
 
-A reassignment copies whole partitions. So that this does not take the network from clients, its replicas are listed in
-`leader.replication.throttled.replicas` and `follower.replication.throttled.replicas` of the topic, and the brokers have
-a rate each for what they send and what they fetch of these. What is in sync is never left out, but counted: a follower
-in the ISR that fetches late would delay every acks=all.
+A reassignment copies whole partitions. To leave network bandwidth to clients, an operator lists its replicas in the
+topic's `leader.replication.throttled.replicas` and `follower.replication.throttled.replicas`, and sets rates for the
+bytes of listed replicas that a broker sends and fetches. The bytes of replicas in sync count, but these replicas are
+never held back: a follower in the ISR that fetches late would delay every acks=all.
 
-Both ends use it: a follower leaves out of its requests, a leader out of its answers, what is to wait.
+Both ends use this module: a follower leaves throttled partitions out of its requests, a leader out of its responses.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ThrottledReplicas:
 
     @classmethod
     def parse(cls, text: str, broker_id: int) -> ThrottledReplicas:
-        """Those on a broker in a list such as `0:101,1:102`, partition and broker, or `*` for all.
+        """Parse a list such as `0:101,1:102`, of partitions and brokers, or `*` for all; return the broker's replicas.
 
-        Pairs that are none are left out: Kafka may have stored what is not checked here.
+        Malformed pairs are ignored: Kafka may have stored values that were never checked.
         """
         if text.strip() == ALL:
             return cls(are_all=True)
@@ -54,7 +54,7 @@ NONE_THROTTLED: Final = ThrottledReplicas()
 
 
 class ReplicationQuota:
-    """What one broker sends, or fetches, of throttled replicas. Time is in milliseconds that never go back."""
+    """The rate of the bytes that one broker sends, or fetches, for throttled replicas. Time is monotonic, in ms."""
 
     def __init__(self, now_ms: float, window_count: int = WINDOW_COUNT, window_ms: int = WINDOW_MS) -> None:
         """The windows are `replication.quota.window.num` and `replication.quota.window.size.seconds`."""
@@ -62,13 +62,13 @@ class ReplicationQuota:
         self._window_ms = window_ms
 
     def record(self, byte_count: int, now_ms: float) -> None:
-        """So many bytes of throttled replicas went over the network, in sync or not."""
+        """Count bytes of throttled replicas, in sync or not, that went over the network."""
         self._rate.record(byte_count, now_ms)
 
     def wait_ms(self, limit_per_second: int, now_ms: float) -> int:
-        """How long what is throttled and not in sync has to wait; 0 if not at all.
+        """Return how long throttled replicas outside the ISR must wait, in milliseconds; 0 if not at all.
 
-        At most a window: then one looks again, for the limit may have been raised.
+        At most the length of a window: the caller then checks again, since the limit may have been raised.
         """
         if limit_per_second >= NO_LIMIT or self._rate.per_second(now_ms) <= limit_per_second:
             return 0

@@ -1,4 +1,4 @@
-"""Leaves throttled partitions out of what is fetched from one broker while the quota is exceeded (DB-67)."""
+"""Leaves throttled partitions out of the requests to one broker while the quota is exceeded (DB-67)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kraftlog.replicas.replication.throttle import NONE_THROTTLED, ReplicationQu
 
 
 class FollowerThrottle(Protocol):
-    """What the configs say of throttled followers."""
+    """The configs of throttled followers."""
 
     def throttled_followers(self, topic: str) -> ThrottledReplicas:
-        """This broker's in `follower.replication.throttled.replicas` of a topic."""
+        """Return this broker's replicas in a topic's `follower.replication.throttled.replicas`."""
         ...
 
     def follower_rate(self) -> int:
-        """`follower.replication.throttled.rate`: bytes per second that this broker may fetch for them."""
+        """Return `follower.replication.throttled.rate`: the bytes per second that this broker may fetch for them."""
         ...
 
 
 class ThrottledFetches:
-    """Of one fetcher. `quota` is the broker's; `resume` has a partition fetched again."""
+    """The throttle of one fetcher. `quota` is the broker's; `resume` lets a partition be fetched again."""
 
     def __init__(
         self, broker_id: int, throttle: FollowerThrottle, quota: ReplicationQuota, runtime: Runtime,
@@ -39,7 +39,7 @@ class ThrottledFetches:
         self._timer: Timer | None = None
 
     def look_at(self, followed: FollowedPartition) -> None:
-        """A partition is about to be fetched: it is left out if it must be."""
+        """Note whether a partition that is about to be fetched may be left out."""
         if self._is_listed(followed) and not self._is_in_sync(followed):
             self._fetched[followed] = None
         else:
@@ -51,16 +51,19 @@ class ThrottledFetches:
         return throttled is not NONE_THROTTLED and number in throttled
 
     def _is_in_sync(self, followed: FollowedPartition) -> bool:
-        """Kafka's followers go by their lag alone. Who is in the ISR holds up acks=all, however much it lags."""
+        """Whether a partition is never left out: a replica in the ISR holds up acks=all, however much it lags.
+
+        Kafka's followers check only their lag.
+        """
         return followed.lag == 0 or self._broker_id in followed.partition.record.isr
 
     def fetched(self, followed: FollowedPartition, byte_count: int) -> None:
-        """So many bytes were fetched; those of a listed partition count, in sync or not."""
+        """Count fetched bytes if the partition is listed, in sync or not."""
         if self._is_listed(followed):
             self._quota.record(byte_count, self._runtime.now_ms())
 
     def to_leave_out(self) -> list[FollowedPartition]:
-        """Those that are not to be fetched now; they are told to `resume` later."""
+        """Return the partitions to leave out now; `resume` is called for them later."""
         if not self._fetched:
             return []
         wait_ms = self._quota.wait_ms(self._throttle.follower_rate(), self._runtime.now_ms())
@@ -80,12 +83,12 @@ class ThrottledFetches:
             self._resume(followed)
 
     def forget(self, followed: FollowedPartition) -> None:
-        """It is fetched no more."""
+        """Forget a partition that is no longer followed."""
         self._fetched.pop(followed, None)
         self._left_out.pop(followed, None)
 
     def stop(self) -> None:
-        """Nothing is fetched any more."""
+        """Cancel the timer: the fetcher has stopped."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

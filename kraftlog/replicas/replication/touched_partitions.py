@@ -1,7 +1,8 @@
-"""The partitions that a fetcher looks at before its next request, and when it does.
+"""The partitions that a fetcher must prepare before its next request, and the time at which it does.
 
-A partition is touched when something of it has changed. The fetcher looks in the event loop's next turn, once for all
-that were touched by then. While it applies an answer nothing is scheduled, because it looks when it has applied all.
+A partition is touched when its state has changed. The fetcher prepares touched partitions in the event loop's next
+turn, once for all that were touched by then. While it applies a response nothing is scheduled, because it prepares them
+at the end.
 """
 
 from __future__ import annotations
@@ -16,53 +17,53 @@ from kraftlog.replicas.replication.fetch_session import PartitionKey
 
 
 class Look(Enum):
-    """When the fetcher looks at what is touched."""
+    """When the fetcher prepares the touched partitions."""
 
     NOT_DUE = auto()
-    """When something is touched."""
+    """Not before a partition is touched."""
     SCHEDULED = auto()
     """In the event loop's next turn."""
     AT_HAND = auto()
-    """It looks now, or at the end of what it does now."""
+    """Now, or at the end of the present work."""
 
 
 NOT_DUE: Final = Look.NOT_DUE
-"""A constant of the module costs a third of a member of the class."""
+"""Access to a module constant takes a third of the time of access to an enumeration's member."""
 
 
 class TouchedPartitions:
-    """Those of one fetcher. `with touched:` surrounds what ends in a look."""
+    """The touched partitions of one fetcher. `with touched:` encloses work that ends with their preparation."""
 
     def __init__(self, runtime: Runtime, look: Callable[[], None]) -> None:
         self.look = Look.NOT_DUE
         self._runtime = runtime
         self._on_due = look
         self.keys: dict[PartitionKey, None] = {}
-        """Those that are touched, in their order."""
+        """The touched partitions, in order."""
         self._before = Look.NOT_DUE
 
     def add(self, key: PartitionKey) -> None:
-        """Touch a partition, and schedule a look unless there will be one."""
+        """Touch a partition, and schedule its preparation unless that is due already."""
         self.keys[key] = None
         if self.look is Look.NOT_DUE:
             self.look = Look.SCHEDULED
             self._runtime.call_soon(self._on_due)
 
     def add_unscheduled(self, key: PartitionKey) -> None:
-        """Touch a partition; the caller sees to it that there is a look."""
+        """Touch a partition; the caller ensures that it will be prepared."""
         self.keys[key] = None
 
     def begin_look(self) -> None:
-        """The fetcher looks now, also at what is touched until `end_look`: nothing is scheduled."""
+        """Begin to prepare partitions; until `end_look` nothing is scheduled for newly touched ones."""
         self.look = Look.AT_HAND
 
     def take_all(self) -> Iterable[PartitionKey]:
-        """Those that are touched, in their order; none of them is touched then."""
+        """Return the touched partitions, in order, and clear them."""
         keys, self.keys = self.keys, {}
         return keys
 
     def end_look(self) -> None:
-        """It has looked."""
+        """End the preparation."""
         self.look = Look.NOT_DUE
 
     def __enter__(self) -> None:

@@ -1,1 +1,1 @@
-"""Names and bytes of the files of Kafka's logs, pure (docs/formats/partition-log.md)."""
+"""The names and the bytes of the files of Kafka's logs; pure (docs/formats/partition-log.md)."""

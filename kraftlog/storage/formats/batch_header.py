@@ -1,7 +1,7 @@
-"""Batches in a partition's log, as a broker handles them: the header is read, the rest are opaque bytes (FM-14).
+"""The header of a batch in a partition's log; to a broker the rest of the batch is opaque bytes (FM-14).
 
-The layout is in `kraftlog.kafka.record_batch`. Base offset and leader epoch are not under the batch's CRC, so a leader
-writes them into the bytes that it was sent; the time of an append is, and needs a new CRC.
+The layout is in `kraftlog.kafka.record_batch`. The CRC does not cover the base offset and the leader epoch, so a leader
+writes them into the client's bytes. It does cover the timestamps: writing an append time requires a new CRC.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kraftlog.kafka.record_batch import CONTROL, CRC_PIECE_BYTES, HEADER, HEADER
 MAX_SEQUENCE: Final = 2**31 - 1
 BATCH_BYTES_MIN: Final = HEADER_BYTES
 SIZE_END: Final = LENGTH_END
-"""So many bytes show how long a batch is."""
+"""The number of bytes of a batch up to the end of its length field."""
 
 _CRC_START: Final = 21
 _LOG_APPEND_TIME: Final = 0x08
@@ -59,27 +59,27 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of its last record, also if compaction has removed that."""
+        """The offset of the last record, even if compaction has removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record; they go round after 2^31 - 1 (DB-70)."""
+        """The sequence of the last record; sequences wrap to 0 after 2^31 - 1 (DB-70)."""
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE if self.base_sequence >= 0 else NO_SEQUENCE
 
     @property
     def is_control(self) -> bool:
-        """Whether its record is the end of a transaction, or another control record."""
+        """Whether its record is a control record, such as the end marker of a transaction."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether its records are of a transaction."""
+        """Whether its records are part of a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
     def has_append_time(self) -> bool:
-        """Whether its max timestamp is the broker's, and that of every record."""
+        """Whether the broker set the max timestamp, which is then the timestamp of every record."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     @property
@@ -94,14 +94,14 @@ class BatchHeader(NamedTuple):
 
 
 def unpack_header(data: Buffer, at: int = 0) -> BatchHeader:
-    """The fields at a position, whatever they say; `data` has all of them. Nothing is checked."""
+    """Unpack the header at a position, without checks; `data` must have all of its bytes."""
     return BatchHeader._make(HEADER.unpack_from(data, at))
 
 
 def read_header(data: Buffer, at: int = 0) -> BatchHeader:
-    """The header at a position; `data` has all of it. The CRC is not checked.
+    """Unpack and check the header at a position; `data` must have all of its bytes. The CRC is not checked.
 
-    Raises MalformedBytes for what no batch has, UnknownFormat for another magic than 2.
+    Raises MalformedBytes for impossible values, UnknownFormat for another magic than 2.
     """
     header = unpack_header(data, at)
     if header.magic != MAGIC:
@@ -118,13 +118,13 @@ def read_header(data: Buffer, at: int = 0) -> BatchHeader:
         raise MalformedBytes(
             f"batch at offset {header.base_offset}",
             f"its length is {header.batch_length}, its last offset delta {header.last_offset_delta}, its count of"
-            f" records {header.record_count}: no batch has that",
+            f" records {header.record_count}: that is not possible",
         )
     return header
 
 
 def read_headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch, up to one that the bytes end within. Raises as `read_header`."""
+    """Yield the position and header of each complete batch. Raises the errors of `read_header`."""
     at, end = 0, len(data)
     while end - at >= HEADER_BYTES:
         header = read_header(data, at)
@@ -135,12 +135,12 @@ def read_headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def has_right_crc(header: BatchHeader, data: Buffer, at: int = 0) -> bool:
-    """Whether the CRC is that of the batch at a position of `data`, which has all of it."""
+    """Whether the CRC in the header matches the batch at a position of `data`, which must have all of it."""
     return crc_of(data, at + _CRC_START, at + header.size_bytes) == header.crc
 
 
 def crc_of(data: Buffer, start: int, end: int) -> int:
-    """The CRC-32C of some bytes, in pieces that stay in the processor's cache."""
+    """Return the CRC-32C of some bytes, computed in pieces that fit into the processor's cache."""
     if end - start <= CRC_PIECE_BYTES:
         return crc32c(bytes(data[start:end]))
     crc = 0
@@ -150,26 +150,26 @@ def crc_of(data: Buffer, start: int, end: int) -> int:
 
 
 def writable(data: Buffer) -> bytearray | memoryview:
-    """The same memory if it may be changed, else a copy."""
+    """Return `data` itself if it is writable, else a copy."""
     if isinstance(data, bytearray) or (isinstance(data, memoryview) and not data.readonly):
         return data
     return bytearray(data)
 
 
 def set_place(data: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
-    """Write where a leader appends the batch at a position: its first offset and the leader's epoch."""
+    """Write the base offset and the leader epoch into the batch at a position."""
     _OFFSET.pack_into(data, at, base_offset)
     _EPOCH.pack_into(data, at + _EPOCH_AT, leader_epoch)
 
 
 def set_append_time(data: bytearray | memoryview, at: int, header: BatchHeader, now_ms: int) -> None:
-    """Write the time of the append into the batch, for all of its records, and the CRC that it has then."""
+    """Write the append time, which applies to all records, and the new CRC into the batch."""
     _ATTRIBUTES.pack_into(data, at + _CRC_START, header.attributes | _LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(data, at + _MAX_TIMESTAMP_AT, now_ms)
     _CRC.pack_into(data, at + _CRC_AT, crc_of(data, at + _CRC_START, at + header.size_bytes))
 
 
 def set_max_timestamp(data: bytearray | memoryview, at: int, header: BatchHeader, timestamp_ms: int) -> None:
-    """Write the largest timestamp of the batch's records, and the CRC that it has then."""
+    """Write the largest timestamp of the records and the new CRC into the batch."""
     _MAX_TIMESTAMP.pack_into(data, at + _MAX_TIMESTAMP_AT, timestamp_ms)
     _CRC.pack_into(data, at + _CRC_AT, crc_of(data, at + _CRC_START, at + header.size_bytes))

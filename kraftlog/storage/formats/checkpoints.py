@@ -1,9 +1,9 @@
-"""Small text files: offsets of partitions, leader epochs, a partition's topic id, a directory's identity.
+"""Small text files: partitions' offsets, leader epochs, a partition's topic id, a directory's identity.
 
 0                     the version               version: 0
-2                     how many lines follow     topic_id: MkTRi9xBQ0SR0lyFXJwFhA
+2                     number of entries         topic_id: MkTRi9xBQ0SR0lyFXJwFhA
 clicks 0 1200         topic, partition, offset
-clicks 1 1180         in the file of epochs: epoch, first offset
+clicks 1 1180         the file of epochs has: epoch, first offset
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ META_VERSION: Final = "1"
 
 
 def encode_checkpoint(lines: Iterable[str]) -> bytes:
-    """The content of a checkpoint file (FM-05)."""
+    """Return the content of a checkpoint file (FM-05)."""
     entries = list(lines)
     return "".join(f"{line}\n" for line in (str(VERSION), str(len(entries)), *entries)).encode("ascii")
 
 
 def decode_checkpoint(data: bytes, path: str, fields: int) -> list[list[str]]:
-    """The entries of a checkpoint file, each with that many fields. Raises MalformedBytes.
+    """Return the entries of a checkpoint file, each with that many fields. Raises MalformedBytes.
 
-    An empty file has none: Kafka makes its files before it has anything to write.
+    An empty file has no entries: Kafka creates its files before it has anything to write.
     """
     if not data:
         return []
@@ -40,22 +40,22 @@ def decode_checkpoint(data: bytes, path: str, fields: int) -> list[list[str]]:
         if int(version) != VERSION:
             raise MalformedBytes(path, f"its version is {version}; only {VERSION} is known")
         if lines[-1:] != [""] or int(count) != len(lines) - 1:
-            raise ValueError(f"it has {len(lines) - 1} entries, and says that it has {count}")
+            raise ValueError(f"it has {len(lines) - 1} entries, and its second line is {count}")
         entries = [line.split(" ") for line in lines[:-1]]
         if any(len(entry) != fields for entry in entries):
-            raise ValueError(f"an entry has not {fields} fields")
+            raise ValueError(f"an entry does not have {fields} fields")
     except ValueError as error:
         raise MalformedBytes(path, str(error)) from None
     return entries
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The content of a file with an offset for each partition."""
+    """Return the content of a file with an offset for each partition."""
     return encode_checkpoint(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
 
 
 def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
-    """The offsets in such a file. Raises MalformedBytes."""
+    """Return the offsets in a file with an offset for each partition. Raises MalformedBytes."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)
@@ -66,12 +66,12 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
-    """The content of the file with each leader epoch and its first offset (FM-43)."""
+    """Return the content of the file with each leader epoch and its first offset (FM-43)."""
     return encode_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
 
 def decode_epochs(data: bytes, path: str) -> list[tuple[int, int]]:
-    """The epochs in such a file. Raises MalformedBytes, also unless both columns ascend."""
+    """Return the epochs and first offsets in a file of epochs. Raises MalformedBytes, also if a column descends."""
     try:
         entries = [(int(epoch), int(start_offset)) for epoch, start_offset in decode_checkpoint(data, path, 2)]
     except ValueError as error:
@@ -83,12 +83,12 @@ def decode_epochs(data: bytes, path: str) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """The content of `partition.metadata`; its last line has no end."""
+    """Return the content of `partition.metadata`; the last line has no newline."""
     return f"version: {VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode("ascii")
 
 
 def decode_partition_metadata(data: bytes, path: str) -> UUID:
-    """The topic id in such a file. Raises MalformedBytes."""
+    """Return the topic id in a `partition.metadata`. Raises MalformedBytes."""
     values = dict(line.split(": ", 1) for line in data.decode("ascii", "replace").splitlines() if ": " in line)
     if values.get("version") != str(VERSION) or "topic_id" not in values:
         raise MalformedBytes(path, f"it must have version {VERSION} and a topic id, and has {values}")
@@ -99,7 +99,7 @@ def decode_partition_metadata(data: bytes, path: str) -> UUID:
 
 
 def encode_meta(cluster_id: str, node_id: int, directory_id: UUID) -> bytes:
-    """The content of a log directory's `meta.properties` (FM-04): Java properties, without the comment of the time."""
+    """Return the content of a log directory's `meta.properties` (FM-04): Java properties, without a time comment."""
     return (
         f"cluster.id={cluster_id}\ndirectory.id={uuid_to_text(directory_id)}\n"
         f"node.id={node_id}\nversion={META_VERSION}\n"
@@ -107,7 +107,7 @@ def encode_meta(cluster_id: str, node_id: int, directory_id: UUID) -> bytes:
 
 
 def decode_meta(data: bytes, path: str) -> tuple[str, int, UUID]:
-    """Cluster id, node id and directory id in such a file, also in one that Kafka wrote. Raises MalformedBytes."""
+    """Return the cluster id, node id and directory id in a `meta.properties`, also Kafka's. Raises MalformedBytes."""
     lines = data.decode("utf-8", "replace").splitlines()
     values = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     if values.get("version") != META_VERSION:

@@ -1,6 +1,6 @@
-"""The entries of index files, big-endian and without a checksum (FM-30): what is wrong in them is rebuilt from the log.
+"""The entries of index files, big-endian and without a checksum (FM-30); a wrong index is rebuilt from the log.
 
-.index       8 bytes   offset - base offset (int32), position in the log of the batch that ends at it (int32)
+.index       8 bytes   offset - base offset (int32), position of the batch that ends with this offset (int32)
 .timeindex  12 bytes   timestamp in milliseconds (int64), offset - base offset (int32)
 .txnindex   34 bytes   version 0 (int16), producer id, first offset, last offset, last stable offset (int64 each)
 """
@@ -17,26 +17,26 @@ TIME_ENTRY: Final = struct.Struct(">qi")
 TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 TRANSACTION_VERSION: Final = 0
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-"""The largest distance of an offset from its segment's first one."""
+"""The largest distance of an offset from its segment's base offset."""
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted, in the index of the segment that has its marker (DB-73)."""
+    """An aborted transaction: an entry in the index of the segment with its marker (DB-73)."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """That of the marker."""
+    """The offset of the marker."""
     last_stable_offset: int
-    """Behind the marker, or the first offset of another transaction that was open then."""
+    """The offset after the marker, or the first offset of the earliest transaction that was still open then."""
 
     def encode(self) -> bytes:
-        """The entry."""
+        """Return the bytes of the entry."""
         return TRANSACTION_ENTRY.pack(TRANSACTION_VERSION, *self)
 
 
 def decode_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
-    """The entries of a `.txnindex`; a part of one at the end was not finished and is ignored. Raises MalformedBytes."""
+    """Return the entries of a `.txnindex`; an incomplete last entry is ignored. Raises MalformedBytes."""
     whole = data[: len(data) - len(data) % TRANSACTION_ENTRY.size]
     found = []
     for version, *entry in TRANSACTION_ENTRY.iter_unpack(whole):
@@ -47,7 +47,7 @@ def decode_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
 
 
 def can_be_decoded(data: bytes, path: str) -> bool:
-    """Whether `decode_aborted` takes it."""
+    """Whether `decode_aborted` accepts the bytes."""
     try:
         decode_aborted(data, path)
     except MalformedBytes:

@@ -1,4 +1,4 @@
-"""The lines of a log directory's inventory, each with a checksum of its own (docs/formats/partition-log.md).
+"""The lines of a log directory's inventory, each with its own checksum (docs/formats/partition-log.md).
 
     eb0211eb ["inventory",1,"k7YOaIvkT7ur2JHm0pDEUQ"]
     e214f82e ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,0,3197532415,0,[[0,1000,52000]]]
@@ -9,7 +9,7 @@
     fbc56cba ["start"]
     6abe7329 ["epoch",57]
 
-A file begins with a line for each log, and goes on with what has changed since.
+A file begins with a line for each log; the changes since then follow.
 """
 
 from __future__ import annotations
@@ -29,60 +29,60 @@ from kraftlog.kafka.errors import MalformedBytes
 
 VERSION: Final = 1
 NEVER_FLUSHED: Final = -1
-"""As the recovery point of a log."""
+"""The recovery point of a log that was never flushed."""
 
 _CRC_DIGITS: Final = 8
-_SECTOR_BYTES: Final = 512  # a disk writes one whole or not at all
+_SECTOR_BYTES: Final = 512  # a disk writes a sector completely or not at all
 
 
 class ClosedSegment(NamedTuple):
-    """A segment to which nothing more is appended."""
+    """A segment that gets no more appends."""
 
     base_offset: int
     end_offset: int
     byte_count: int
     """The size of its `.log`."""
     aborted_checksum: int = 0
-    """CRC-32C of its index of aborted transactions, which has no checksum of its own; 0 if there is none."""
+    """CRC-32C of its index of aborted transactions, which has no checksum itself; 0 if there is no index."""
     snapshot_checksum: int = 0
-    """The CRC in the snapshot of producers at its end; 0 if that is not known."""
+    """The CRC in the snapshot of producers at its end offset; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """What the inventory says of one log."""
+    """The inventory's entry of one log."""
 
     topic_id: UUID
     recovery_point: int
-    """Everything below was flushed; -1 if nothing of the log ever was."""
+    """Every record below this offset was flushed; -1 if the log was never flushed."""
     log_start_offset: int
     last_base_offset: int | None
-    """Where the segment begins that is appended to; None while the log starts over, and while nothing of a new log was
-    flushed: then its files may be any."""
+    """The base offset of the segment that gets appends; None while the log starts over, and until a new log's first
+    flush: then any files are possible."""
     closed: tuple[ClosedSegment, ...] = ()
-    """The flushed segments before that one, without those that end at or below the log start offset."""
+    """The flushed segments before the last one, except those that end at or below the log start offset."""
     last_aborted_checksum: int = 0
-    """Of the segment that is appended to, as `ClosedSegment` has it. It holds after a clean shutdown only."""
+    """The last segment's `aborted_checksum`, as in `ClosedSegment`; valid only after a clean shutdown."""
     last_batch_checksum: int = 0
-    """The CRC of the batch that ends at the recovery point; 0 if it is not known."""
+    """The CRC of the batch that ends at the recovery point; 0 if unknown."""
     last_snapshot_checksum: int = 0
-    """The CRC in the snapshot of producers at the recovery point; 0 if it is not known."""
+    """The CRC in the snapshot of producers at the recovery point; 0 if unknown."""
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing of the log was ever flushed: its files, and even its directory, may be missing (DB-95)."""
+        """Whether the log was never flushed: its files, and even its directory, may be missing (DB-95)."""
         return self.recovery_point == NEVER_FLUSHED
 
 
 def new_entry(topic_id: UUID) -> LogEntry:
-    """The entry of a log that is about to be made."""
+    """Return the entry of a log that is about to be created."""
     return LogEntry(topic_id, NEVER_FLUSHED, 0, None)
 
 
 def entry_below(entry: LogEntry, offset: int) -> LogEntry:
-    """What is still true of a log while it is cut to `offset`, or to the batch that has it inside.
+    """Return the entry of a log that is about to be truncated to `offset`, or to the batch that contains it.
 
-    Without the checksum of the last batch a start syncs the file again: what was cut off may still be on the disk.
+    It has no checksum of the last batch, so that a startup syncs the file: the disk may still have bytes that were cut.
     """
     bases = [*(segment.base_offset for segment in entry.closed), entry.last_base_offset]
     if entry.last_base_offset is None:
@@ -97,32 +97,32 @@ def entry_below(entry: LogEntry, offset: int) -> LogEntry:
 
 
 def starting_at(entry: LogEntry, offset: int) -> LogEntry:
-    """The entry of a log whose start is moved."""
+    """Return the entry of a log whose start offset moves to `offset`."""
     kept = tuple(segment for segment in entry.closed if segment.end_offset > offset)
     return replace(entry, log_start_offset=offset, closed=kept)
 
 
 def without_below(entry: LogEntry, base_offset: int) -> LogEntry:
-    """The entry of a log whose segments before the one at `base_offset` are about to be removed."""
+    """Return the entry of a log whose segments below `base_offset` are about to be removed."""
     last = entry.last_base_offset
     entry = starting_at(entry, max(base_offset, entry.log_start_offset))
     return replace(entry, last_base_offset=None if last is None else max(last, base_offset))
 
 
 def without_range(entry: LogEntry, offsets: range) -> LogEntry:
-    """The entry of a log of which the segments that begin in a range of offsets are about to be replaced."""
+    """Return the entry of a log whose segments with base offsets in a range are about to be replaced."""
     return replace(entry, closed=tuple(segment for segment in entry.closed if segment.base_offset not in offsets))
 
 
 def starting_over(entry: LogEntry, offset: int) -> LogEntry:
-    """The entry of a log that is about to start over at `offset`."""
+    """Return the entry of a log that is about to start over at `offset`."""
     recovery_point = min(entry.recovery_point, offset)
     return LogEntry(entry.topic_id, recovery_point, offset, None)
 
 
 @dataclass(slots=True)
 class InventoryContent:
-    """What an inventory says, line by line."""
+    """The content of an inventory, after some or all of its lines."""
 
     directory_id: UUID
     entries: dict[TopicPartition, LogEntry] = field(default_factory=dict)
@@ -133,20 +133,20 @@ class InventoryContent:
     is_running: bool = False
     """Whether the directory was in use when the last line was written."""
     byte_count: int = 0
-    """Where the next line goes: what is behind was torn by a crash."""
+    """The position of the next line; bytes after it were torn by a crash."""
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def encode_line(fields: list[Any]) -> bytes:
-    """One line."""
+    """Return one line: the checksum, and the fields as JSON."""
     payload = json.dumps(fields, separators=(",", ":"), ensure_ascii=True)
     return f"{crc32c(payload.encode('ascii')):0{_CRC_DIGITS}x} {payload}\n".encode("ascii")
 
 
 def encode_whole(directory_id: UUID, entries: Mapping[TopicPartition, LogEntry], broker_epoch: int = -1) -> bytes:
-    """The lines of a new file, of a directory that is in use."""
+    """Return the lines of a new file, of a directory that is in use."""
     lines = [encode_line(["inventory", VERSION, uuid_to_text(directory_id)]), encode_start()]
     lines += [encode_registration(broker_epoch)] if broker_epoch >= 0 else []
     lines += [_whole(partition, entry) for partition, entry in sorted(entries.items())]
@@ -154,22 +154,22 @@ def encode_whole(directory_id: UUID, entries: Mapping[TopicPartition, LogEntry],
 
 
 def encode_shutdown(broker_epoch: int) -> bytes:
-    """The line that a clean shutdown ends the file with."""
+    """Return the line with which a clean shutdown ends the file."""
     return encode_line(["shutdown", broker_epoch])
 
 
 def encode_registration(broker_epoch: int) -> bytes:
-    """The line of a registration with the directory."""
+    """Return the line of a broker's registration."""
     return encode_line(["epoch", broker_epoch])
 
 
 def encode_start() -> bytes:
-    """The line that the next start adds."""
+    """Return the line that a startup adds."""
     return encode_line(["start"])
 
 
 def encode_change(partition: TopicPartition, before: LogEntry | None, after: LogEntry | None) -> bytes:
-    """The lines that turn one entry into another; None means that there is none. Empty if nothing has changed."""
+    """Return the lines that turn one entry into another; None means no entry. Empty if nothing has changed."""
     if after == before:
         return b""
     if after is None:
@@ -197,7 +197,7 @@ def _checksums(entry: LogEntry) -> tuple[int, int, int]:
 
 
 def _encode_segments(segments: Iterable[ClosedSegment]) -> list[list[int]]:
-    """Each without checksums that are not known, or of what is not there."""
+    """Return the fields of each segment, without checksums at the end that are 0."""
     return [
         list(segment if segment.snapshot_checksum else segment[: 4 if segment.aborted_checksum else 3])
         for segment in segments
@@ -215,10 +215,10 @@ def _whole(partition: TopicPartition, entry: LogEntry) -> bytes:
 
 
 def decode_inventory(data: bytes, path: str) -> InventoryContent:
-    """What the lines say. A last line that a crash has torn is left out.
+    """Decode all lines, except a last one that a crash has torn.
 
-    Raises MalformedBytes for a line that is damaged. Consider a last line that says that a log starts over: without
-    that the line before would claim segments which are gone.
+    Raises MalformedBytes for a damaged line, also if it is the last one. Consider a last line that records a log's
+    start-over: without it the line before would claim segments that are gone.
     """
     content: InventoryContent | None = None
     position = 0
@@ -242,15 +242,15 @@ def decode_inventory(data: bytes, path: str) -> InventoryContent:
 
 
 def _is_torn(data: bytes, position: int, end: int) -> bool:
-    """Whether a crash may have left the bytes from `position` on, where a line begins, or room for one.
+    """Whether a crash may have left the bytes from `position` on, where a line or reserved room begins.
 
-    A crash takes whole sectors, which read as zeros, or lie behind the end of the file. A line has no zeros.
+    A crash loses whole sectors, which read as zeros or are beyond the end of the file. A line has no zeros.
     """
     written_end = position + len(data[position:end].rstrip(b"\0"))
     if written_end == position:
         return True
     if _decode_line(data[position : written_end - 1] + b"\n") is not None:
-        return False  # all of it is there, but for the end of the line
+        return False  # the line is complete except for its newline, which was changed
     while position < written_end:
         sector_end = min(written_end, (position // _SECTOR_BYTES + 1) * _SECTOR_BYTES)
         if data.count(0, position, sector_end) == sector_end - position:
@@ -271,11 +271,11 @@ def _decode_line(line: bytes) -> list[Any] | None:
 
 
 def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryContent:
-    """Carry one line out."""
+    """Apply one line."""
     kind, values = fields[0], fields[1:]
     if content is None:
         if kind != "inventory" or values[0] != VERSION:
-            raise ValueError(f"version {VERSION} is known, and it begins with {fields[:2]}")
+            raise ValueError(f"only version {VERSION} is known, and the file begins with {fields[:2]}")
         return InventoryContent(uuid_from_text(values[1]))
     match kind:
         case "log":

@@ -233,7 +233,7 @@ async def test_a_broker_that_lacks_an_api_is_told_apart_and_the_connection_goes_
         assert [one.code for one in refusals if isinstance(one, ApiError)] == [ErrorCode.UNSUPPORTED_VERSION] * 3
         assert served.counters.connections_open == 1
         connection.close()
-    lines = [line["reason"] for line in logs if line["event"] == "a broker lacks what it is to be asked"]
+    lines = [line["reason"] for line in logs if line["event"] == "a broker does not support a request"]
     assert len(lines) == 1
     assert "it offers Fetch in versions 4-14, and 15-18 are needed" in lines[0]
 

@@ -30,9 +30,9 @@ GOOD = batch(3)
 CONFIG = PartitionLogConfig(max_message_bytes=2_000, segment_bytes=1_500, timestamp_before_max_ms=10**9)
 
 REFUSED = {
-    "nothing": (b"", ErrorCode.INVALID_RECORD, "fewer than a batch"),
-    "a header only in part": (GOOD[:60], ErrorCode.INVALID_RECORD, "fewer than a batch"),
-    "cut off": (GOOD[:-1], ErrorCode.INVALID_RECORD, "is not in the"),
+    "nothing": (b"", ErrorCode.INVALID_RECORD, "fewer than any batch"),
+    "a header only in part": (GOOD[:60], ErrorCode.INVALID_RECORD, "fewer than any batch"),
+    "cut off": (GOOD[:-1], ErrorCode.INVALID_RECORD, "only 96 of them were sent"),
     "two batches": (GOOD + GOOD, ErrorCode.INVALID_RECORD, "bytes follow the batch"),
     "another CRC": (damaged(GOOD), ErrorCode.CORRUPT_MESSAGE, "CRC"),
     "magic 0": (GOOD[:16] + b"\0" + GOOD[17:], ErrorCode.INVALID_RECORD, "magic 0, of Kafka before"),
@@ -44,7 +44,7 @@ REFUSED = {
     "a base offset": (batch(2, base_offset=4), ErrorCode.INVALID_RECORD, "base offset is 4"),
     "a count that lies": (with_field(GOOD, 57, ">i", 4), ErrorCode.INVALID_RECORD, "has 4 records"),
     "records that have no room": (
-        with_field(with_field(GOOD, 57, ">i", 900), 23, ">i", 899), ErrorCode.INVALID_RECORD, "900 records are not in",
+        with_field(with_field(GOOD, 57, ">i", 900), 23, ">i", 899), ErrorCode.INVALID_RECORD, "900 records do not fit",
     ),
     "no record": (with_field(GOOD, 57, ">i", 0), ErrorCode.INVALID_RECORD, "has 0 records"),
     "an unknown codec": (with_field(GOOD, 21, ">h", 5), ErrorCode.INVALID_RECORD, "compression 5"),

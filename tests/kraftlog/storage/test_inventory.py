@@ -420,7 +420,7 @@ def test_db89_a_registration_is_in_the_inventory_that_is_rewritten() -> None:
 
 def test_one_of_another_directory_is_refused() -> None:
     files = shut_down()
-    with pytest.raises(StorageError, match=r"Put directory\.id="):
+    with pytest.raises(StorageError, match=r"Restore directory\.id="):
         Inventory.read(files, "data", UUID(int=5))
 
 

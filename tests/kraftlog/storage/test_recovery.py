@@ -95,7 +95,7 @@ def test_damage_before_valid_batches_is_no_torn_tail_and_stays_named() -> None:
         assert not directory.offline_reason, "the other partitions of the directory are used"
         assert read_whole(files, FIRST + ".damaged") == stored
         directory.release()
-    assert "set aside when that was found" in directory.damaged[CLICKS]
+    assert "set aside when the damage was found" in directory.damaged[CLICKS]
 
 
 def test_damage_below_the_recovery_point_is_found_even_at_the_end() -> None:
@@ -107,7 +107,7 @@ def test_damage_below_the_recovery_point_is_found_even_at_the_end() -> None:
     overwrite(files, FIRST, last + 100, bytes(400))
     directory = open_directory(files)
     assert "offsets below 12 were flushed" in directory.damaged[CLICKS]
-    assert "no valid batch with offset 10" in directory.damaged[CLICKS]
+    assert "the batch with offset 10 is missing or invalid" in directory.damaged[CLICKS]
 
 
 def test_a_flushed_end_that_is_missing_is_damage() -> None:
@@ -279,7 +279,7 @@ def test_a_segment_that_would_replace_one_that_the_inventory_has_is_damage() -> 
     files.end_process()
     again = open_directory(files)
     assert again.logs == {}
-    assert "which was not to be replaced" in again.damaged[CLICKS]
+    assert "which the inventory still has" in again.damaged[CLICKS]
     assert files.exists("data/clicks-0/00000000000000000000.log")
 
 

@@ -44,7 +44,7 @@ def test_a_directory_id_that_has_changed_is_named_with_the_right_one() -> None:
     meta = read_whole(files, "data/meta.properties")
     at = meta.index(b"directory.id=") + len(b"directory.id=")
     files.damage("data/meta.properties", at, bytes([meta[at] ^ 1]))
-    with pytest.raises(StorageError, match=r"Put directory\.id="):
+    with pytest.raises(StorageError, match=r"Restore directory\.id="):
         open_as(files)
     files.damage("data/meta.properties", at, meta[at : at + 1])
     assert log_in(open_directory(files)).log_end_offset == 2
@@ -58,7 +58,7 @@ def test_strays_are_named_once_for_each_start() -> None:
     directory.close(broker_epoch=1)
     with capture_logs() as lines:
         open_directory(files)
-    (line,) = [line for line in lines if "set aside are kept" in line["event"]]
+    (line,) = [line for line in lines if "stray logs are kept" in line["event"]]
     assert (line["count"], line["first"]) == (1, [kept_as])
 
 
@@ -92,5 +92,5 @@ def test_a_full_disk_is_said_once_for_all_logs_and_again_after_there_was_room() 
     with capture_logs() as said:
         measure()
         refused_everywhere()
-    assert [line["event"][:27] for line in said] == ["a log directory has room ag", "a log directory is full: wh"]
+    assert [line["event"][:27] for line in said] == ["a log directory has room ag", "a log directory is full: wr"]
     assert said[0]["refused"] == 30

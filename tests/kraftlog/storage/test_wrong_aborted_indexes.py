@@ -29,7 +29,7 @@ from tests.kraftlog.storage.builders import (
 
 CLOSED = 5
 """The first offset of the second of three segments; the second and the last one have an index."""
-MADE_AGAIN = "an index of aborted transactions is made again"
+MADE_AGAIN = "an index of aborted transactions is rebuilt"
 
 
 def path_of(base_offset: int) -> str:

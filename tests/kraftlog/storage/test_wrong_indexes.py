@@ -22,7 +22,7 @@ DIRECTORY = "data/clicks-0"
 CONFIG = PartitionLogConfig(index_interval_bytes=150, retention_ms=1_000)
 BITS_PART = 11
 """`make test` changes one bit in so many: each of a byte in turn."""
-MADE_AGAIN = "the indexes of a segment are made again"
+MADE_AGAIN = "the indexes of a segment are rebuilt"
 CLOSED, LAST = 0, 20
 TIMES = (10, 30, 30, 20, 50, 40, 50, 70, 60, 65)
 """Of the batches of the first segment, from NOW_MS on; out of order, and some twice."""
@@ -151,7 +151,7 @@ def test_it_is_said_once_and_the_new_indexes_are_right_and_durable() -> None:
     with capture_logs() as logs:
         assert [reads(log, offset) for offset in range(20)] == [offset // 2 * 2 for offset in range(20)]
     assert [entry["event"] for entry in logs] == [MADE_AGAIN]
-    assert "begins at byte" in logs[0]["reason"]
+    assert "does not begin at byte" in logs[0]["reason"]
     files.crash()
     with capture_logs() as logs:
         log = open_directory(files, config=CONFIG).logs[CLICKS]

@@ -151,11 +151,11 @@ def test_fetches_are_logged_with_their_reasons_and_a_few_in_a_minute() -> None:
     assert len(lines) == 1 + 1 + (LINES_MAX - 1) + 1
     assert lines[0] == {
         "event": "fetch parked", "log_level": "debug", "replica_id": 2, "wait_ms": 500,
-        "reason": "there are 0 bytes, and it waits for 1",
+        "reason": "0 bytes are available, of 1 to wait for",
     }  # fmt: skip
     assert lines[1] == {
         "event": "fetch completed", "log_level": "debug", "replica_id": 2, "byte_count": 70,
-        "reason": "there are enough bytes",
+        "reason": "enough bytes are available",
     }  # fmt: skip
     assert lines[-1]["left_out_before"] == 6
 

@@ -131,7 +131,7 @@ def test_the_only_copy_stands_down_and_goes_on_when_it_is_elected_uncleanly(tmp_
     with capture_logs() as lines:
         again.commit(replicas(epoch=2, directory=DAMAGED_DIRECTORY))
     assert not is_damaged(again)
-    (line,) = [line for line in lines if "goes on without" in line["event"]]
+    (line,) = [line for line in lines if "continues without" in line["event"]]
     assert line["lost"] == ["0 to 0"]
     log = again.replica().online_log()
     assert (log.log_end_offset, len(all_batches(log))) == (3, 2)
@@ -171,7 +171,7 @@ def test_what_was_found_while_it_ran_is_copied_anew_by_the_next_start_only(tmp_p
     assert not is_damaged(again)
     assert again.replica().online_log().log_end_offset == 0
     assert again.placed == [("clicks-0", again.logs.directories[0].directory_id)]
-    (line,) = [line for line in lines if "copied anew" in line["event"]]
+    (line,) = [line for line in lines if "copied again" in line["event"]]
     assert again.files.exists(f"data/{line['kept_as']}/{FIRST.rpartition('/')[2]}.damaged")
 
 
@@ -210,7 +210,7 @@ def test_one_damaged_copy_is_kept_and_not_more(tmp_path: Path) -> None:
         world = started_again(tmp_path, world, out_of_it)
         assert not is_damaged(world)
         log = world.replica().online_log()
-        assert log.log_end_offset == 0, "it is copied anew"
+        assert log.log_end_offset == 0, "it is copied again"
         log.append_as_follower(batch(1), 0)
         log.append_as_follower(batch(1, base_offset=1), 0)
         log.flush()

@@ -167,8 +167,8 @@ def test_committed_records_are_cut_after_an_unclean_election_or_under_protest(
     cluster.settle()
     assert cluster[A].batches() == cluster[B].batches()
     said = capsys.readouterr().out
-    assert ("as the leader was elected uncleanly" in said) == is_unclean
-    assert ("although the leader was not elected uncleanly" in said) != is_unclean
+    assert ("truncated after an unclean election" in said) == is_unclean
+    assert ("truncated without an unclean election" in said) != is_unclean
     kept = [name for name in cluster[A].files.list_directory("data/clicks-0") if ".cut" in name]
     assert kept == ["00000000000000000001-2.cut-committed"]
 

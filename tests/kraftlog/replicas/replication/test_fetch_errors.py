@@ -321,7 +321,7 @@ def test_that_a_leader_is_gone_and_that_it_is_back_are_logged_at_one_level(tmp_p
         cluster[A].start()
         cluster.settle(3 * BACKOFF_MS)
     told = [(line["event"], line["log_level"]) for line in lines if line["event"].startswith("a leader ")]
-    assert told == [("a leader does not answer; trying again", "warning"), ("a leader answers again", "warning")]
+    assert told == [("a leader does not answer; retrying", "warning"), ("a leader answers again", "warning")]
 
 
 def test_after_a_restart_of_the_leader_a_new_session_begins(tmp_path: Path) -> None:

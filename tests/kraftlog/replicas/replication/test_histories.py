@@ -143,6 +143,6 @@ def test_what_is_committed_stays_and_all_logs_agree_in_the_end(
     history = History(tmp_path, seed)
     history.run()
     said = capsys.readouterr().out
-    assert "committed records are cut" not in said
+    assert "committed records are truncated" not in said
     assert "Traceback" not in said
     assert history.committed
