@@ -34,7 +34,7 @@ KINDS: Final = (
     "input: another cluster's node at a node's address",
     "input: another cluster's requests",
     "input: malformed requests",
-    "input: somebody wants a snapshot",
+    "input: a snapshot is requested",
     "network: a link flaps",
     "network: a link is clogged",
     "network: a link is cut",

@@ -86,7 +86,7 @@ def send_foreign(world: World, random: Random) -> str | None:
     return _send(world, random, machine, _requests("AAAAAAAAAAAAAAAAAAAAAA", Epoch(7), voter, 10**6))
 
 
-@fault("input: somebody wants a snapshot")
+@fault("input: a snapshot is requested")
 def want_snapshot(world: World, random: Random) -> str | None:
     """Request from the leader a snapshot that does not exist, and bytes after the end of each that exists."""
     leader = world.leader()
