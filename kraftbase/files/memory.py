@@ -12,146 +12,14 @@ operation that changes something, and may raise to stop there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import SECTOR_BYTES, Space, parent_directory
+from kraftbase.files.memory_content import Content, Directory, Resize, Write
 
 _UNLIMITED_BYTES = 1 << 50
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    position: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Resize:
-    size: int
-
-
-@dataclass(slots=True, eq=False)
-class _Content:
-    """The content of a file: `durable` plus `changes` gives `current`."""
-
-    current: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    changes: list[_Write | _Resize] = field(default_factory=list)
-    is_read_only: bool = False
-    """Whether it may only be opened for reading. A crash does not change that."""
-    durable_changed_from: int = 0
-    """The durable bytes below this have not changed since the last `take_changed_from`."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Content:
-        copied: _Content | None = memo.get(id(self))
-        if copied is None:
-            copied = memo[id(self)] = _Content(
-                self.current[:], self.durable[:], self.changes[:], self.is_read_only, self.durable_changed_from
-            )
-        return copied
-
-    def change(self, change: _Write | _Resize) -> None:
-        self.changes.append(change)
-        _apply(self.current, change)
-
-    def sync(self) -> None:
-        for change in self.changes:
-            self._note_change(change)
-            _apply(self.durable, change)
-        self.changes.clear()
-
-    def _note_change(self, change: _Write | _Resize) -> None:
-        start = change.size if isinstance(change, _Resize) else change.position
-        self.durable_changed_from = min(self.durable_changed_from, start, len(self.durable))
-
-    def crash(self, kept_bytes: int, random: Random | None, sector_bytes: int) -> int:
-        """Lose changes: keep `kept_bytes` written bytes, or random sectors. Returns the unused `kept_bytes`."""
-        survivor = self.durable
-        for change in self.changes:
-            self._note_change(change)
-            if random is not None:
-                _apply_some_sectors(survivor, change, random, sector_bytes)
-            elif isinstance(change, _Resize):
-                if kept_bytes > 0:
-                    _apply(survivor, change)
-            else:
-                kept = change.data[:kept_bytes]
-                if kept:
-                    _apply(survivor, _Write(change.position, kept))
-                kept_bytes -= len(kept)
-        self.current = bytearray(survivor)
-        self.changes.clear()
-        return kept_bytes
-
-
-def _apply(content: bytearray, change: _Write | _Resize) -> None:
-    if isinstance(change, _Resize):
-        del content[change.size :]
-        content.extend(bytes(change.size - len(content)))
-        return
-    end = change.position + len(change.data)
-    if end > len(content):
-        content.extend(bytes(end - len(content)))
-    content[change.position : end] = change.data
-
-
-def _apply_some_sectors(content: bytearray, change: _Write | _Resize, random: Random, sector_bytes: int) -> None:
-    if isinstance(change, _Resize):
-        if random.random() < 0.5:
-            _apply(content, change)
-        return
-    position, end = change.position, change.position + len(change.data)
-    while position < end:
-        sector_end = min(end, (position // sector_bytes + 1) * sector_bytes)
-        if random.random() < 0.5:
-            _apply(content, _Write(position, change.data[position - change.position : sector_end - change.position]))
-        position = sector_end
-
-
-@dataclass(slots=True, eq=False)
-class _Directory:
-    """Names to files: `durable` plus `changes` gives `current`. A change sets a name (None: removes it)."""
-
-    current: dict[str, _Content] = field(default_factory=dict)
-    durable: dict[str, _Content] = field(default_factory=dict)
-    changes: list[dict[str, _Content | None]] = field(default_factory=list)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Directory:
-        """Copies of names are the names. A file with several names, or with an old and a new one, stays one file."""
-        return _Directory(
-            {name: content.__deepcopy__(memo) for name, content in self.current.items()},
-            {name: content.__deepcopy__(memo) for name, content in self.durable.items()},
-            [
-                {name: None if content is None else content.__deepcopy__(memo) for name, content in names.items()}
-                for names in self.changes
-            ],
-        )
-
-    def change(self, names: dict[str, _Content | None]) -> None:
-        self.changes.append(names)
-        self._apply(names)
-
-    def _apply(self, names: dict[str, _Content | None]) -> None:
-        for name, content in names.items():
-            if content is None:
-                del self.current[name]
-            else:
-                self.current[name] = content
-
-    def sync(self) -> None:
-        self.durable = dict(self.current)
-        self.changes.clear()
-
-    def crash(self, random: Random | None) -> None:
-        """Lose the changes, or keep a random number of the first: a journal keeps their order."""
-        kept = self.changes[: random.randint(0, len(self.changes))] if random is not None else []
-        self.current = dict(self.durable)
-        for names in kept:
-            self._apply(names)
-        self.sync()
 
 
 @dataclass(slots=True, eq=False)
@@ -161,7 +29,7 @@ class _NameChange:
     parent: str
     new_path: str | None
     old_path: str | None
-    removed: _Directory | None = None
+    removed: Directory | None = None
 
 
 class DurableFile:
@@ -169,7 +37,7 @@ class DurableFile:
 
     __slots__ = ("_content",)
 
-    def __init__(self, content: _Content) -> None:
+    def __init__(self, content: Content) -> None:
         self._content = content
 
     @property
@@ -199,7 +67,7 @@ class MemoryFileSystem:
         """Paths of files whose reads raise StorageError, as for a bad sector."""
         self.before_operation: Callable[[str, str], None] | None = None
         """Called with the operation's name and path before every change and sync."""
-        self._directories: dict[str, _Directory] = {".": _Directory(), "/": _Directory()}
+        self._directories: dict[str, Directory] = {".": Directory(), "/": Directory()}
         self._unsynced_names: list[_NameChange] = []
         self._locks: dict[str, MemoryLock] = {}
         self._life = 0
@@ -284,9 +152,9 @@ class MemoryFileSystem:
         self._begin("create", path)
         if name in directory.current or path in self._directories:
             raise StorageError(f"cannot create {path}: it exists")
-        directory.change({name: _Content()})
+        directory.change({name: Content()})
 
-    def _content_of(self, path: str) -> _Content:
+    def _content_of(self, path: str) -> Content:
         directory, name = self._locate(path)
         if name not in directory.current:
             raise StorageError(f"cannot open {path}: there is no such file")
@@ -314,7 +182,7 @@ class MemoryFileSystem:
             raise StorageError(f"cannot make the directory {path}: there is a file of that name")
         self.make_directories(parent_directory(path))
         self._begin("make_directories", path)
-        self._directories[path] = _Directory()
+        self._directories[path] = Directory()
         self._unsynced_names = [change for change in self._unsynced_names if change.parent != parent_directory(path)]
 
     def make_directory(self, path: str) -> None:
@@ -324,7 +192,7 @@ class MemoryFileSystem:
         if parent_directory(path) not in self._directories:
             raise StorageError(f"cannot make the directory {path}: there is no such directory to make it in")
         self._begin("make_directory", path)
-        self._directories[path] = _Directory()
+        self._directories[path] = Directory()
         self._unsynced_names.append(_NameChange(parent_directory(path), path, None))
 
     def rename(self, old_path: str, new_path: str) -> None:
@@ -390,11 +258,11 @@ class MemoryFileSystem:
         directory, name = self._locate(path)
         self._begin("try_lock", path)
         if name not in directory.current:
-            directory.change({name: _Content()})
+            directory.change({name: Content()})
         lock = self._locks[path] = MemoryLock(self._locks, path)
         return lock
 
-    def _locate(self, path: str) -> tuple[_Directory, str]:
+    def _locate(self, path: str) -> tuple[Directory, str]:
         directory = self._directories.get(parent_directory(path))
         if directory is None or not _name(path):
             raise StorageError(f"cannot open {path}: there is no such directory")
@@ -417,7 +285,7 @@ class MemoryFile:
     """An open file of a MemoryFileSystem; unusable after its crash."""
 
     def __init__(
-        self, files: MemoryFileSystem, path: str, content: _Content, life: int, *, is_writable: bool = True
+        self, files: MemoryFileSystem, path: str, content: Content, life: int, *, is_writable: bool = True
     ) -> None:
         self._files = files
         self._path = path
@@ -446,7 +314,7 @@ class MemoryFile:
         room = self._files._room()
         fitting = len(data) if room is None else max(0, min(len(data), len(content.current) + room - position))
         if fitting or not data:
-            content.change(_Write(position, bytes(data[:fitting])))
+            content.change(Write(position, bytes(data[:fitting])))
         if fitting < len(data):
             raise OutOfSpace(f"cannot write to {self._path}: no space left; make room on its file system")
 
@@ -458,11 +326,11 @@ class MemoryFile:
         if room is not None and wanted > room:
             raise OutOfSpace(f"cannot reserve {wanted} bytes for {self._path}: no space left")
         if wanted > 0:
-            content.change(_Resize(size))
+            content.change(Resize(size))
 
     def truncate(self, size: int) -> None:
         """Make the file exactly `size` bytes long."""
-        self._begin("truncate").change(_Resize(size))
+        self._begin("truncate").change(Resize(size))
 
     def fdatasync(self) -> None:
         """Make the content durable. Raises FlushFailed."""
@@ -486,14 +354,14 @@ class MemoryFile:
         self._files.durable_version += 1
         content.sync()
 
-    def _begin(self, operation: str) -> _Content:
+    def _begin(self, operation: str) -> Content:
         content = self._alive()
         if not self._is_writable:
             raise StorageError(f"cannot change {self._path}: it was opened for reading")
         self._files._begin(operation, self._path)
         return content
 
-    def _alive(self) -> _Content:
+    def _alive(self) -> Content:
         if self._life != self._files._life:
             raise StorageError(f"cannot use {self._path}: it was closed, or a crash came in between")
         return self._content

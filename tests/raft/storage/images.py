@@ -15,7 +15,8 @@ from random import Random
 from typing import TypeVar
 
 from kraftbase.files.files import SECTOR_BYTES
-from kraftbase.files.memory import MemoryFileSystem, _apply, _Content, _Directory, _Resize, _Write
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.memory_content import Content, Directory, Resize, Write, apply
 from tests.effort import all_cases
 from tests.raft.storage.crash_points import tell_until
 
@@ -94,7 +95,7 @@ def a_random_image(files: MemoryFileSystem, random: Random, sector_bytes: int = 
     return _image(files, names, data)
 
 
-def _names_after(directory: _Directory, kept: int) -> dict[str, _Content]:
+def _names_after(directory: Directory, kept: int) -> dict[str, Content]:
     found = dict(directory.durable)
     for change in directory.changes[:kept]:
         for name, content in change.items():
@@ -105,7 +106,7 @@ def _names_after(directory: _Directory, kept: int) -> dict[str, _Content]:
     return found
 
 
-def _contents(content: _Content, sector_bytes: int) -> set[bytes]:
+def _contents(content: Content, sector_bytes: int) -> set[bytes]:
     """All contents that may be left of a file, up to a number that can be tried."""
     found = {bytes(content.durable)}
     for piece in _pieces(content, sector_bytes):
@@ -115,42 +116,42 @@ def _contents(content: _Content, sector_bytes: int) -> set[bytes]:
     return found
 
 
-def _a_content(content: _Content, random: Random, sector_bytes: int) -> bytes:
+def _a_content(content: Content, random: Random, sector_bytes: int) -> bytes:
     data = bytes(content.durable)
     for piece in _pieces(content, sector_bytes):
         data = random.choice([data, *_outcomes(data, piece)])
     return data
 
 
-def _outcomes(before: bytes, piece: _Write | _Resize) -> Iterator[bytes]:
+def _outcomes(before: bytes, piece: Write | Resize) -> Iterator[bytes]:
     """The effects that a piece may have on a content, apart from none."""
     changes = [piece]
-    if isinstance(piece, _Write) and piece.position + len(piece.data) > len(before):
-        changes.append(_Resize(piece.position + len(piece.data)))
+    if isinstance(piece, Write) and piece.position + len(piece.data) > len(before):
+        changes.append(Resize(piece.position + len(piece.data)))
     for change in changes:
         after = bytearray(before)
-        _apply(after, change)
+        apply(after, change)
         yield bytes(after)
 
 
-def _pieces(content: _Content, sector_bytes: int) -> Iterator[_Write | _Resize]:
+def _pieces(content: Content, sector_bytes: int) -> Iterator[Write | Resize]:
     for change in content.changes:
-        if isinstance(change, _Resize):
+        if isinstance(change, Resize):
             yield change
             continue
         position, end = change.position, change.position + len(change.data)
         while position < end:
             sector_end = min(end, (position // sector_bytes + 1) * sector_bytes)
-            yield _Write(position, change.data[position - change.position : sector_end - change.position])
+            yield Write(position, change.data[position - change.position : sector_end - change.position])
             position = sector_end
 
 
 def _image(
-    files: MemoryFileSystem, names: tuple[dict[str, _Content], ...] | list[dict[str, _Content]], data: dict[int, bytes]
+    files: MemoryFileSystem, names: tuple[dict[str, Content], ...] | list[dict[str, Content]], data: dict[int, bytes]
 ) -> MemoryFileSystem:
     image = MemoryFileSystem()
-    inodes = {key: _Content(current=bytearray(content), durable=bytearray(content)) for key, content in data.items()}
+    inodes = {key: Content(current=bytearray(content), durable=bytearray(content)) for key, content in data.items()}
     for path, found in zip(files._directories, names, strict=True):
         renewed = {name: inodes[id(content)] for name, content in found.items()}
-        image._directories[path] = _Directory(current=renewed, durable=dict(renewed))
+        image._directories[path] = Directory(current=renewed, durable=dict(renewed))
     return image
