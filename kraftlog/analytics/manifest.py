@@ -75,7 +75,7 @@ class Manifest:
         return self.end_offset - self.start_offset
 
     def with_file(self, file: ExportedFile) -> Manifest:
-        """The next version, one file longer."""
+        """Return the next version of the manifest, with one more file."""
         return replace(self, version=self.version + 1, files=(*self.files, file))
 
 

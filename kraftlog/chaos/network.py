@@ -37,7 +37,7 @@ class Network(Protocol):
         ...
 
     async def start(self, directory: ClusterDirectory) -> None:
-        """Prepare for the nodes of `directory`. This may change their configuration."""
+        """Prepare the network for the nodes of `directory`. This may change their configuration."""
         ...
 
     def command(self, config_path: Path) -> list[str]:

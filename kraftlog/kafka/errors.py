@@ -24,7 +24,7 @@ class MalformedBytes(KraftlogError):
 
 
 class UnknownFormat(MalformedBytes):
-    """Bytes are in a newer or an older version than those that this program knows."""
+    """The bytes are in a newer or an older version than this program knows."""
 
 
 class TooManyElements(MalformedBytes):

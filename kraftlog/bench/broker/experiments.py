@@ -96,7 +96,7 @@ class ConsumeExperiment(BrokerExperiment):
         await carried_out(Produce(**self.of_load(system), batch_bytes=LARGE_BATCH_BYTES, total_bytes=self._total_bytes))
 
     async def measure(self, system: System) -> Figures:
-        """Consume the topic once from its beginning; a cold one from the disk."""
+        """Consume the topic once from its beginning; if it is cold, from the disk."""
         if self._is_cold:
             await system.topics.drop_from_page_cache(self.name)
         return await carried_out(Consume(**self.of_load(system)))

@@ -93,7 +93,7 @@ class StopExperiment(BlowExperiment):
     """A follower is stopped, and leaves the ISR."""
 
     async def _carried_out(self, system: System, load: Interruption, others: list[int]) -> Figures:
-        """Also measure when the follower left every ISR, as a client sees it that asks again and again."""
+        """Also measure when the follower has left every ISR. A client polls for that."""
         carrying = asyncio.create_task(carried_out(load))
         try:
             await _until(lambda: is_stopped(load.victim_pid), carrying)

@@ -1,4 +1,4 @@
-"""One cluster of a voter and three brokers that is started from a copy of its files, again and again."""
+"""One cluster of a voter and three brokers that is started for each damage from a copy of its files."""
 
 from __future__ import annotations
 

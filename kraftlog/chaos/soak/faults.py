@@ -41,7 +41,7 @@ class SlowReader(Nemesis):
         self._held = ExitStack()
 
     async def start(self, arena: Arena) -> None:
-        """Begin the transaction, and read something, so that it holds its state."""
+        """Begin a read transaction and read, so that SQLite keeps the state of that time."""
         node_id = roomy_node(arena, self.random)
         path = arena.cluster.directory.data_path(node_id) / METADATA_DATABASE_NAME
         with suppress(StorageError):  # the node is starting, and has none yet

@@ -74,7 +74,7 @@ class Seen:
 
     @property
     def all_answered(self) -> bool:
-        """Whether every partition has acknowledged a record. Raises ApiError if no record is acknowledged."""
+        """Whether every partition has acknowledged a record. Raises ApiError if no answer has come for long."""
         self._check_heard()
         return len(self._warm) == self._partitions
 
