@@ -68,7 +68,7 @@ class SharedBytes:
         self.held_bytes -= size_bytes
         self._serve_waiting()
 
-    def forget(self, waiter: Waiter) -> None:
+    def remove(self, waiter: Waiter) -> None:
         """Remove a waiter, which no longer wants room."""
         if self._waiting.pop(waiter, None) is not None or self._waiting_small.pop(waiter, None) is not None:
             self._serve_waiting()

@@ -119,8 +119,8 @@ def _is_command() -> bool:
     return program.endswith("/kraftlog") or (program == "-m" and "kraftlog" in sys.orig_argv)
 
 
-if not _is_command() and (_complaint := foreign_package()) is not None:
-    raise ImportError(_complaint)
+if not _is_command() and (_reason := foreign_package()) is not None:
+    raise ImportError(_reason)
 
 
 def __getattr__(name: str) -> Any:

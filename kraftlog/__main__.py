@@ -9,9 +9,9 @@ from kraftlog.process.quick_start import import_structlog
 
 def run() -> None:
     """Run the command line of this process and exit."""
-    complaint = foreign_package()
-    if complaint is not None:
-        sys.exit(f"error: {complaint}")
+    reason = foreign_package()
+    if reason is not None:
+        sys.exit(f"error: {reason}")
     start_sooner()
     import_structlog()
     from kraftlog.cli import main

@@ -148,6 +148,6 @@ def _print(found: Mapping[Row, Pairs], console: Console) -> None:
     for row, pairs in found.items():
         ratio = _ratio(pairs)
         cells: list[Any] = [f"{median(other for other, _ in pairs):.1f}", f"{median(own for _, own in pairs):.1f}"]
-        verdict = "" if ratio >= LIMIT else ", missed"
-        table.add_row(row.name, *cells, f"{ratio:.2f}", f"{LIMIT}{verdict}")
+        missed = "" if ratio >= LIMIT else ", missed"
+        table.add_row(row.name, *cells, f"{ratio:.2f}", f"{LIMIT}{missed}")
     console.print(table)

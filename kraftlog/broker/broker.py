@@ -179,7 +179,7 @@ class Broker:
         """Return a new id for a registration."""
         return random_uuid()
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         """Pass on a message about a long wait, or its end."""
         self._tell(message)
 

@@ -60,7 +60,7 @@ class BrokerNetwork:
         network = await self._listening.enter_async_context(
             serving(
                 apis.handle,
-                [Listener(of.name, of.host, of.port) for of in settings.listeners],
+                [Listener(listener.name, listener.host, listener.port) for listener in settings.listeners],
                 _limits(settings),
                 apis.offered,
                 on_fatal=self._on_failed,
@@ -124,15 +124,15 @@ async def watch_loop(longest_request: Callable[[], str | None], report_interval_
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None
 
-    def look() -> None:
+    def check() -> None:
         """Use a timer, because a task that has slept continues only behind the work of other tasks."""
         nonlocal timer
-        timer = loop.call_later(look_seconds, look)
-        watch.look()
+        timer = loop.call_later(look_seconds, check)
+        watch.check()
         if report is not None:
-            report.look()
+            report.check()
 
-    timer = loop.call_later(look_seconds, look)
+    timer = loop.call_later(look_seconds, check)
     try:
         await loop.create_future()
     finally:

@@ -21,8 +21,8 @@ from kraftlog.broker.shell.parts import Parts
 from kraftlog.kafka.notation import Versions
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Reply
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.leader_throttle import LeaderThrottle
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
-from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftlog.telemetry.registry import Registry
 
 
@@ -51,7 +51,7 @@ class ClientApis:
             sessions=sessions,
             observer=parts.observer,
             choice=self._replica_choice(),
-            throttle=SentToFollowers(parts.configs, runtime.now_ms),
+            throttle=LeaderThrottle(parts.configs, runtime.now_ms),
             broker_id=settings.broker_id,
             cluster=parts.cluster,
             configs=ConfigsInEffect(settings, parts.cluster),

@@ -34,7 +34,7 @@ class ControllerLink:
     def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
         """Have the controller carry out an operation. The client's timeout applies if it is less than `timeout_ms`."""
         timeout_ms = min(timeout_ms, self._client.timeout_ms)
-        self._answers.begin(_carried_out(self._client, operation, timeout_ms, retry_unknown), on_result)
+        self._answers.begin(_executed(self._client, operation, timeout_ms, retry_unknown), on_result)
 
     def find_cluster(self, on_found: OnAnswer[str]) -> None:
         """Ask for the id of the cluster."""
@@ -54,7 +54,7 @@ class ChannelLink:
 
     def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
         """Have the controller carry out an operation."""
-        self._answers.begin(_or_failed(_carried_out(self._client, operation, timeout_ms, retry_unknown)), on_result)
+        self._answers.begin(_or_failed(_executed(self._client, operation, timeout_ms, retry_unknown)), on_result)
 
     def describe_quorum(self, timeout_ms: int, on_described: OnAnswer[DescribeQuorumResponse]) -> None:
         """Ask the leader for the state of the quorum."""
@@ -73,9 +73,7 @@ class ChannelLink:
         call_back(self._answers.close(), on_closed)
 
 
-async def _carried_out(
-    client: AdminClient, operation: Operation, timeout_ms: int, retry_unknown: bool
-) -> OperationResult:
+async def _executed(client: AdminClient, operation: Operation, timeout_ms: int, retry_unknown: bool) -> OperationResult:
     result = await client.execute(operation, timeout_ms=timeout_ms, retry_unknown=retry_unknown)
     if result.error_code:
         raise ApiError(codec.error_from_proto(result.error_code), result.error_message)

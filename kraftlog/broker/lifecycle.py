@@ -83,14 +83,15 @@ class BrokerLifecycle:
         Without them it has one, with the same id at every start: its partitions are assigned to that directory, and
         with another id it could not lead them. `data_dir` keeps the broker's cluster and how it was shut down; without
         it each start counts as one after a crash. `directory` is the same directory, opened and claimed by the caller.
-        `offline_log_dirs` returns the ids of failed log directories, `log_dir_space` the room in the others. `tell` is
-        called with a message when the broker has to wait for longer than a moment, and when the wait has ended.
-        `epochs` has the epoch of the last registration in each of `log_dirs` (CT-38). The caller closes `client`."""
+        `offline_log_dirs` returns the ids of failed log directories, `log_dir_space` the room in the others.
+        `show_progress` is called with a message when the broker has to wait for longer than a moment, and when the wait
+        has ended. `epochs` has the epoch of the last registration in each of `log_dirs` (CT-38). The caller closes
+        `client`."""
         self._client = client
         self.broker_id = broker_id
         ids = log_dirs or [uuid_to_text(uuid.uuid5(_NAMESPACE, str(broker_id)))]
         self._candidacy = Candidacy(
-            broker_id, [BrokerListener(*at) for at in listeners], rack, [uuid_from_text(of) for of in ids]
+            broker_id, [BrokerListener(*at) for at in listeners], rack, [uuid_from_text(log_dir) for log_dir in ids]
         )
         self._pace = Pace(heartbeat_interval_ms)
         self._metadata_offset = metadata_offset or partial(client.applied_end_offset, timeout_ms=OFFSET_READ_TIMEOUT_MS)
@@ -246,13 +247,13 @@ class BrokerLifecycle:
 
     def offline_log_dirs(self) -> Sequence[bytes]:
         """The ids of the log directories that have failed."""
-        return [id_to_bytes(of) for of in self._offline_log_dirs()]
+        return [id_to_bytes(log_dir) for log_dir in self._offline_log_dirs()]
 
     def log_dir_space(self) -> Sequence[LogDirSpace]:
         """The room in the log directories that have not failed."""
         return self._log_dir_space()
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         """Pass on a message about a long wait, or its end."""
         if self._tell is not None:
             self._tell(message)

@@ -42,7 +42,7 @@ class LoopReport:
         self._longest_processor_seconds = 0.0
         self._late_ms: Counter[int] = Counter()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Call this `REPORTED_LOOK_SECONDS` after the last call; it logs a report when one is due."""
         now, processor = self._now(), self._processor_now()
         self._late_ms[max(0, round(1_000 * (now - self._looked_at - REPORTED_LOOK_SECONDS)))] += 1
@@ -75,7 +75,7 @@ class LoopWatch:
         self._look_seconds = look_seconds
         self._looked_at = now()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Call this `look_seconds` after the last call; it logs a warning if the call comes much later."""
         now = self._now()
         silent_seconds = now - self._looked_at - self._look_seconds

@@ -47,7 +47,7 @@ class ProducerIds:
         self._is_asking = False
         self._waiting: deque[OnTaken] = deque()
 
-    def take(self, on_taken: OnTaken) -> None:
+    def allocate(self, on_taken: OnTaken) -> None:
         """Call back with an id that no other producer ever gets; at once if there is one."""
         if not self._left and self._spare is not None:
             self._next, self._left = self._spare
@@ -82,7 +82,7 @@ class ProducerIds:
         self._spare = block
         waiting, self._waiting = self._waiting, deque()
         for on_taken in waiting:
-            self.take(on_taken)
+            self.allocate(on_taken)
 
     def refused(self, error: ApiError) -> None:
         """The controller allocated no block: refuse all waiting producers. The next producer causes a new request."""

@@ -47,7 +47,7 @@ class RegisteredEpochs:
         """Return the epoch of each directory, for a registration."""
         return [registered_epoch(self._files, directory.path) for directory in self.directories]
 
-    def note(self, broker_epoch: int, older_log_dirs: Collection[bytes], on_noted: OnDone) -> None:
+    def store(self, broker_epoch: int, older_log_dirs: Collection[bytes], on_noted: OnDone) -> None:
         """Record a registration's epoch durably, and log which directories the controller found to be older copies.
 
         A log directory that cannot be written goes offline. `on_noted` is called after that.

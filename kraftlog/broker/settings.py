@@ -174,7 +174,7 @@ class BrokerSettings:
         if len(set(names)) < len(names):
             raise ConfigurationError(f"listeners {', '.join(names)}: give each a name of its own")
         for listener in self.listeners:
-            if _is_wildcard(listener.host) and listener.name not in {of.name for of in self.advertised}:
+            if _is_wildcard(listener.host) and listener.name not in {endpoint.name for endpoint in self.advertised}:
                 raise ConfigurationError(
                     f"{listener.name} is bound to {listener.host}, which no client can connect to; advertise an address"
                     " for it"
@@ -230,7 +230,7 @@ class BrokerSettings:
     def advertised_as(self, name: str, port: int) -> BrokerListener:
         """Where clients reach a listener that is bound to `port`."""
         for listener in self.listeners:
-            if _is_wildcard(listener.host) and listener.name not in {of.name for of in self.advertised}:
+            if _is_wildcard(listener.host) and listener.name not in {endpoint.name for endpoint in self.advertised}:
                 raise ConfigurationError(
                     f"{listener.name} is bound to {listener.host}, which no client can connect to; advertise an address"
                     " for it"

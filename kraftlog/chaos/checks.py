@@ -17,7 +17,7 @@ from kraftlog.chaos.availability import ACKNOWLEDGED_MIN, WINDOW_SECONDS, Window
 from kraftlog.chaos.committed import CommittedLog, committed_log
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.sim.quorum.registers.history import History, Kind, Operation, Outcome
-from kraftlog.sim.quorum.registers.linearizability import Verdict, check_history
+from kraftlog.sim.quorum.registers.linearizability import CheckResult, check_history
 from kraftlog.sim.quorum.registers.oracle import HistoryViolation, OffsetOracle
 from kraftpb.v1.snapshot_pb2 import CreateSnapshotRequest
 from kraftpb.v1.snapshot_pb2_grpc import SnapshotServiceStub
@@ -150,15 +150,15 @@ def answers_agree(history: History, log: CommittedLog) -> list[str]:
     return []
 
 
-def linearizable(history: History) -> tuple[Counter[Verdict], list[str]]:
+def linearizable(history: History) -> tuple[Counter[CheckResult], list[str]]:
     """Check without the log that each register's operations are linearizable; return the counts and the violations."""
-    verdicts: Counter[Verdict] = Counter()
+    results: Counter[CheckResult] = Counter()
     wrong = []
-    for key, (verdict, story) in check_history(history, STEPS_MAX).items():
-        verdicts[verdict] += 1
-        if verdict is Verdict.NOT_LINEARIZABLE:
+    for key, (result, story) in check_history(history, STEPS_MAX).items():
+        results[result] += 1
+        if result is CheckResult.NOT_LINEARIZABLE:
             wrong.append(f"the operations on {key} have no order: {story}")
-    return verdicts, wrong
+    return results, wrong
 
 
 def windows_served(windows: Sequence[Window], began: float) -> list[str]:

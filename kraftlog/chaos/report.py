@@ -55,7 +55,7 @@ def figures(run: Run) -> dict[str, Any]:
         "windows": len(run.windows),
         "worst_window_acknowledged": min((window.acknowledged for window in run.windows), default=None),
         "longest_unavailability_seconds": round(run.longest_gap_seconds, 3),
-        "linearizability": run.verdicts,
+        "linearizability": run.register_results,
         "snapshots": run.snapshots,
         "log_starts": run.log_starts,
         "lost": run.lost,
@@ -83,8 +83,8 @@ def print_result(run: Run, console: Console) -> None:
     table.add_row("windows of 10 s in which service was owed", f"{found['windows']:,}")
     table.add_row("fewest writes acknowledged in a window", _or_none(found["worst_window_acknowledged"]))
     table.add_row("longest time without one while owed", f"{found['longest_unavailability_seconds']:.2f} s")
-    for verdict, count in run.verdicts.items():
-        table.add_row(f"registers {verdict}", f"{count:,}")
+    for result, count in run.register_results.items():
+        table.add_row(f"registers {result}", f"{count:,}")
     table.add_row("snapshots kept, each the same on all nodes that have it", f"{found['snapshots']:,}")
     table.add_row("offsets at which the nodes' logs start", ", ".join(f"{start:,}" for start in found["log_starts"]))
     table.add_row("acknowledged and lost", f"{found['lost']:,}")

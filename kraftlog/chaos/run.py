@@ -24,7 +24,7 @@ from kraftlog.chaos.schedule import OTHER_KINDS, OTHER_REST_SECONDS, PROCESS_KIN
 from kraftlog.chaos.workload import Workload
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
-from kraftlog.sim.quorum.registers.linearizability import Verdict
+from kraftlog.sim.quorum.registers.linearizability import CheckResult
 from raft.observe import observe
 
 CLIENTS: Final = 5
@@ -70,7 +70,7 @@ class Run:
         self.windows: list[Window] = []
         self.longest_gap_seconds = 0.0
         self.lost = 0
-        self.verdicts: dict[str, int] = {}
+        self.register_results: dict[str, int] = {}
         """How many registers' histories are linearizable, not linearizable, or undecided."""
         self.snapshots = 0
         """How many snapshots the nodes have at the end."""
@@ -90,7 +90,7 @@ class Run:
             stack.callback(following.cancel)
             try:
                 await self._storm(arena, self.workload)
-                await self._judge(arena, self.workload, followed)
+                await self._check(arena, self.workload, followed)
             except (ApiError, TimeoutError) as error:
                 self.violations.append(f"after all faults had ended the cluster did not settle: {error!r}")
             finally:
@@ -157,7 +157,7 @@ class Run:
             await asyncio.gather(working, watching, return_exceptions=True)
         await working
 
-    async def _judge(self, arena: Arena, workload: Workload, followed: CommittedLog) -> None:
+    async def _check(self, arena: Arena, workload: Workload, followed: CommittedLog) -> None:
         end_offset = await checks.until_level(arena.cluster)
         await followed.wait_for(end_offset, FOLLOWER_TIMEOUT_SECONDS)
         intervals = arena.truth.finish()
@@ -169,8 +169,8 @@ class Run:
         self.lost = len(lost)
         self.violations += arena.deaths + lost
         self.violations += checks.answers_agree(workload.history, followed)
-        verdicts, without_order = checks.linearizable(workload.history)
-        self.verdicts = {verdict.value: verdicts[verdict] for verdict in Verdict}
+        results, without_order = checks.linearizable(workload.history)
+        self.register_results = {result.value: results[result] for result in CheckResult}
         self.violations += without_order
         self.violations += await checks.logs_agree(arena.cluster, followed, end_offset)
         self.log_starts = await checks.log_starts(arena.cluster)

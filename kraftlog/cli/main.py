@@ -27,7 +27,7 @@ from kraftlog.cli.records import consume, produce
 from kraftlog.cli.shared.errors import in_plain_words, one_line
 from kraftlog.cli.shared.narrowing import command_for
 from kraftlog.cli.shared.options import one_event_loop
-from kraftlog.cli.shared.output import complain, note, say
+from kraftlog.cli.shared.output import note, print_error, say
 from kraftlog.cli.shared.signals import interrupted_exit_code, raise_on_signals
 from kraftlog.cli.shared.streams import discard_standard_output, prepare_standard_streams, standard_output_failure
 from kraftlog.cli.shared.timeout import with_timeout
@@ -164,7 +164,7 @@ def _failed(error: Exception) -> int:
     line = one_line(error)
     if line is None:
         raise error
-    complain(line)
+    print_error(line)
     return EXIT_FAILURE
 
 
@@ -175,5 +175,5 @@ def _misused(error: typer.TyperException) -> int:
         print(message, file=sys.stderr)  # noqa: T201
     else:
         command = "kraftlog" if context is None else context.command_path
-        complain(f"{message.rstrip('.')}; see {command} --help")
+        print_error(f"{message.rstrip('.')}; see {command} --help")
     return EXIT_USAGE

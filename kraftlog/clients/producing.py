@@ -68,13 +68,13 @@ class RecordProducer:
         endpoints: Sequence[Endpoint],
         topic: str,
         options: ProduceOptions,
-        complain: Callable[[str], None],
+        on_error: Callable[[str], None],
         *,
         has_digest: bool = False,
     ) -> None:
         self.deliveries = Deliveries()
         self.topic = topic
-        self._complain = complain
+        self._on_error = on_error
         self.has_digest = has_digest
         self._producer = _producer(endpoints, options)
         self._lock = threading.Lock()
@@ -163,7 +163,7 @@ class RecordProducer:
                 return
             self.deliveries.failed += 1
         where = "" if partition_id is None or partition_id < 0 else f", partition {partition_id}"
-        self._complain(f"{error_name(error)}: {name} was not written to {self.topic}{where}: {error.str()}")
+        self._on_error(f"{error_name(error)}: {name} was not written to {self.topic}{where}: {error.str()}")
 
     def _refused(self, error: KafkaError, name: str, partition_id: int | None) -> None:
         """The producer did not accept the record."""

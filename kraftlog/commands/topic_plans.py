@@ -211,7 +211,7 @@ async def topic_plan(endpoints: Sequence[Endpoint], wanted: Sequence[WantedTopic
         return await plan_on(client, wanted, prune=prune, min_applied_end_offset=offset)
 
 
-async def carry_out(endpoints: Sequence[Endpoint], plan: TopicPlan, progress: Progress) -> None:
+async def execute_plan(endpoints: Sequence[Endpoint], plan: TopicPlan, progress: Progress) -> None:
     """Execute the plan. Raises ApiError that says how many changes were made."""
     await describe_any(endpoints)  # a wrong address is reported at once
     async with AdminClient(endpoints, timeout_ms=allowed_ms(OPERATION_TIMEOUT_MS)) as client:
@@ -239,7 +239,7 @@ async def plan_on(
     plan = make_plan(wanted, present, listed, partitions_default=partitions_default, prune=prune)
     if plan.deletions:
         await _check_deletion(client, plan.deletions)
-    await _carry_out(client, plan, lambda made, of: None, validate_only=True)
+    await _execute_plan(client, plan, lambda made, of: None, validate_only=True)
     return plan
 
 
@@ -263,10 +263,10 @@ async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
 
 async def apply_plan(client: AdminClient, plan: TopicPlan, progress: Progress) -> None:
     """Execute the plan: creations first, deletions last. Raises ApiError that says how many changes were made."""
-    await _carry_out(client, plan, progress, validate_only=False)
+    await _execute_plan(client, plan, progress, validate_only=False)
 
 
-async def _carry_out(client: AdminClient, plan: TopicPlan, progress: Progress, *, validate_only: bool) -> None:
+async def _execute_plan(client: AdminClient, plan: TopicPlan, progress: Progress, *, validate_only: bool) -> None:
     made = 0
     total = len(plan.creations) + len(plan.growths) + len(plan.configs) + len(plan.deletions)
     progress(made, total)

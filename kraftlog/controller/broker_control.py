@@ -25,7 +25,7 @@ from kraftlog.controller.operations.brokers import (
     was_unfenced,
 )
 from kraftlog.controller.operations.directories import failed_directories, partitions_without_directories
-from kraftlog.controller.operations.heartbeats import Transition, broker_heartbeat, carried_out
+from kraftlog.controller.operations.heartbeats import Transition, broker_heartbeat, executed
 from kraftlog.controller.operations.leader_and_isr import leaders_where_none, partitions_without
 from kraftlog.controller.rules.pages import Pages, PartitionPages, assigned_to, led_by, where
 from kraftpb.v1.admin_pb2 import (
@@ -97,7 +97,7 @@ def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: De
 
     def session_follows(end_offset: Offset) -> None:
         if _is_unfenced(state, request.broker_id, request.broker_epoch):  # another append may have come first
-            carried_out(context.heartbeats, request, transition, end_offset, now_ms)
+            executed(context.heartbeats, request, transition, end_offset, now_ms)
 
     match transition:
         case Transition.FENCE:
@@ -130,7 +130,7 @@ def fence_silent(state: MetadataState, broker_id: int, context: DecisionContext)
     """A broker whose session has expired is fenced."""
     broker = state.broker(broker_id)
     if broker is None or broker.fenced:
-        context.heartbeats.forget(broker_id)
+        context.heartbeats.remove(broker_id)
         return Decision([])
     records = [fence_record(broker, state.metadata_version)]
     decision = _removal([broker_id], records, OperationResult(), leader_and_isr_updates(state, broker_id), context)
@@ -182,8 +182,8 @@ def _removal(
 
     def on_appended(end_offset: Offset) -> None:
         for broker_id in broker_ids:
-            context.heartbeats.forget(broker_id)
-            context.disk_space.forget(broker_id)
+            context.heartbeats.remove(broker_id)
+            context.disk_space.remove(broker_id)
             context.failed_directories.pop(broker_id, None)
             context.departing[broker_id] += 1
 

@@ -135,7 +135,7 @@ class _ForgettingPages:
         self._after: Key | None = None
         self._on_appended: Callable[[], None] = self._stay
 
-    def take(self) -> list[MetadataRecord] | None:
+    def next_page(self) -> list[MetadataRecord] | None:
         """The records of the next page; the last page comes with the configs."""
         if self._is_done:
             return None

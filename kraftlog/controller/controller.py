@@ -160,7 +160,7 @@ class Controller:
         if self._epoch is not None:
             self._log.schedule_appends()
 
-    def take(self, operation: Operation, on_result: OnResult, arrived_ms: float | None = None) -> None:
+    def process(self, operation: Operation, on_result: OnResult, arrived_ms: float | None = None) -> None:
         """Carry out one operation, which arrived at `arrived_ms`, None: now. `schedule` must follow.
 
         `on_result` may be called at once.
@@ -191,7 +191,7 @@ class Controller:
             self._pending.add_paged(pending)
             self._paged_writes.begin(decision, pending)
 
-    def carry_out(self, decision: Decision) -> bool:
+    def execute(self, decision: Decision) -> bool:
         """Append the records of the controller's own decision; return False if it has to wait."""
         if self._epoch is None or self.unavailable_reason is not None:
             return False
@@ -281,7 +281,7 @@ class Controller:
             self._log.fatal(error)
             raise InvariantViolation("the overlay does not follow the log") from error
         self.last_append = prepared
-        self._context.written.note(records)
+        self._context.written.count(records)
         self._periodic_tasks.appended()
         return prepared
 

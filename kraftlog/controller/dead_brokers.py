@@ -47,7 +47,7 @@ class ActiveController(Protocol):
         """Whether the controller is active."""
         ...
 
-    def carry_out(self, decision: Decision) -> bool:
+    def execute(self, decision: Decision) -> bool:
         """Append the records of a decision; return False if it has to wait."""
         ...
 
@@ -76,20 +76,20 @@ class DeadBrokers:
             return
         endpoints = tuple(Endpoint(at.host, at.port) for at in broker.end_points)
         now_ms = self._context.runtime.now_ms()
-        self._carry_out(self._evidence.heartbeat(stream, broker.broker_id, broker.broker_epoch, endpoints, now_ms))
+        self._execute(self._evidence.heartbeat(stream, broker.broker_id, broker.broker_epoch, endpoints, now_ms))
 
     def stream_ended(self, stream: int, *, by_peer: bool) -> None:
         """A stream has ended: closed or broken at the other side, or ended by this node."""
         if self._connect is not None:
             now_ms = self._context.runtime.now_ms()
-            self._carry_out(self._evidence.stream_ended(stream, now_ms, by_peer=by_peer))
+            self._execute(self._evidence.stream_ended(stream, now_ms, by_peer=by_peer))
 
-    def _carry_out(self, probe: Probe | None) -> None:
+    def _execute(self, probe: Probe | None) -> None:
         if probe is not None:
             delay_ms = max(0.0, probe.at_ms - self._context.runtime.now_ms())
-            self._context.runtime.call_later(delay_ms, lambda: self._look(probe))
+            self._context.runtime.call_later(delay_ms, lambda: self._connect_to(probe))
 
-    def _look(self, probe: Probe) -> None:
+    def _connect_to(self, probe: Probe) -> None:
         if self._connect is not None and self._evidence.is_wanted(probe):
             began_ms = self._context.runtime.now_ms()
             self._connect(probe.endpoints, lambda replies: self._replied(probe, replies, began_ms))
@@ -98,7 +98,7 @@ class DeadBrokers:
         now_ms = self._context.runtime.now_ms()
         following = self._evidence.replied(probe, replies, began_ms, now_ms)
         if following is not None:
-            self._carry_out(following)
+            self._execute(following)
         elif self._evidence.has_ended(probe.broker_id, probe.broker_epoch, now_ms):
             # A heartbeat may have arrived that is not yet read, if this process was late.
             self._context.runtime.call_after_requests(lambda: self._fence(probe.broker_id, probe.broker_epoch))
@@ -106,8 +106,8 @@ class DeadBrokers:
     def _fence(self, broker_id: int, broker_epoch: int) -> None:
         if not self._evidence.has_ended(broker_id, broker_epoch, self._context.runtime.now_ms()):
             return
-        self._evidence.forget(broker_id)
+        self._evidence.remove(broker_id)
         broker = self._controller.state.broker(broker_id)
         decision = fence_dead(self._controller.state, broker_id, broker_epoch, self._context)
-        if broker is not None and decision.records and self._controller.carry_out(decision):
+        if broker is not None and decision.records and self._controller.execute(decision):
             self.on_fenced(broker)

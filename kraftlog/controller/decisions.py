@@ -54,7 +54,7 @@ class Written:
     about_eligible: int = 0
     """How many appends made replicas eligible (KIP-966), or changed the min.insync.replicas that they depend on."""
 
-    def note(self, records: Sequence[MetadataRecord]) -> None:
+    def count(self, records: Sequence[MetadataRecord]) -> None:
         """Count an append of `records`."""
         if any(record.partition.directories or record.partition_change.directories.ids for record in records):
             self.into_directories += 1

@@ -64,7 +64,7 @@ def _charged(
     check_name_lengths((asked.client_id,))  # it is kept in memory
     charge = asked.context.charge_of(asked.state, asked.client_id)
     records, result = change(charge or no_quota)
-    return Decision(records, result, on_appended=lambda end_offset: charge.settle() if charge is not None else None)
+    return Decision(records, result, on_appended=lambda end_offset: charge.charge() if charge is not None else None)
 
 
 def _create_topics(asked: Asked) -> Decision:
@@ -189,7 +189,7 @@ def _delete_acls(asked: Asked) -> Decision:
     """Immediately if one turn finds everything to be deleted; else in the background, turn by turn."""
     result = OperationResult(delete_acls=DeleteAclsResponse())
     deletion = AclDeletion(asked.state, asked.request, result.delete_acls)
-    records = deletion.take()
+    records = deletion.next_page()
     if deletion.is_found:
         return Decision(records or [], result)
     return Decision([], result, deletion, in_background=True)

@@ -161,7 +161,7 @@ class PagedWrites:
         jobs = self._jobs or self._background
         job = jobs[0]
         try:
-            records = job.pages.take()
+            records = job.pages.next_page()
         except ApiError as refusal:
             self._refused(jobs.popleft(), refusal)
             return 0.0

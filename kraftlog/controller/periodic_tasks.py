@@ -60,7 +60,7 @@ class ActiveController(Protocol):
         """Why the log has refused the last append for lack of room, None if it did not."""
         ...
 
-    def carry_out(self, decision: Decision) -> bool:
+    def execute(self, decision: Decision) -> bool:
         """Append the records of a decision; return False if it has to wait."""
         ...
 
@@ -91,7 +91,7 @@ class PeriodicTasks:
         context.disk_space.clear()
         context.mutation_quotas.look_up_again()
         for decision in resume_unfinished(state, context):
-            self._controller.carry_out(decision)
+            self._controller.execute(decision)
         self.watch_sessions()
         self._hand_over.begin()
         self._repeat("room", ROOM_CHECK_INTERVAL_MS, self._look_for_room)
@@ -131,7 +131,7 @@ class PeriodicTasks:
         is_done = True
         if broker_id is not None:
             broker = self._controller.state.broker(broker_id)
-            is_done = self._controller.carry_out(fence_silent(self._controller.state, broker_id, context))
+            is_done = self._controller.execute(fence_silent(self._controller.state, broker_id, context))
             if is_done:
                 timeouts = context.heartbeats.timeouts  # CT-30
                 epoch = None if broker is None else broker.broker_epoch
@@ -182,14 +182,14 @@ class PeriodicTasks:
             self._under_way.discard(name)
 
         self._under_way.add(name)
-        if not self._controller.carry_out(Decision([], pages=pages, on_done=on_done, in_background=True)):
+        if not self._controller.execute(Decision([], pages=pages, on_done=on_done, in_background=True)):
             self._under_way.discard(name)
 
     def _look_for_room(self) -> None:
         """Resign if nothing can be written here."""
         controller = self._controller
         if controller.no_room_reason is not None:
-            controller.carry_out(Decision([MetadataRecord(no_op=NoOpRecord())]))  # there may be room again
+            controller.execute(Decision([MetadataRecord(no_op=NoOpRecord())]))  # there may be room again
         reason = controller.unavailable_reason or controller.no_room_reason
         has_others = bool(self._context.other_voter_ids())
         if self._hand_over.is_due(reason is not None and has_others, self._context.runtime.now_ms()):
@@ -199,4 +199,4 @@ class PeriodicTasks:
     def _append_if_idle(self) -> None:
         idle_ms = self._context.runtime.now_ms() - self._last_append_ms
         if idle_ms >= self._context.config.metadata_max_idle_interval_ms:
-            self._controller.carry_out(Decision([MetadataRecord(no_op=NoOpRecord())]))
+            self._controller.execute(Decision([MetadataRecord(no_op=NoOpRecord())]))

@@ -11,10 +11,10 @@ from kraftlog.controller.pending_operations import OnResult
 from kraftpb.v1.admin_pb2 import Operation
 
 
-class Taking(Protocol):
+class OperationProcessor(Protocol):
     """The part of the controller that submissions use."""
 
-    def take(self, operation: Operation, on_result: OnResult, arrived_ms: float) -> None:
+    def process(self, operation: Operation, on_result: OnResult, arrived_ms: float) -> None:
         """Carry out one operation, which arrived at `arrived_ms`."""
         ...
 
@@ -28,7 +28,7 @@ class Submission:
 
     def __init__(
         self,
-        controller: Taking,
+        controller: OperationProcessor,
         runtime: Runtime,
         operations: Iterable[Operation],
         on_result: OnResult,
@@ -56,7 +56,7 @@ class Submission:
             return
         slice_end_ms = self._runtime.now_ms() + SLICE_MS
         for operation in self._operations:
-            self._controller.take(operation, self._on_result, self._arrived_ms)
+            self._controller.process(operation, self._on_result, self._arrived_ms)
             if self._runtime.now_ms() >= slice_end_ms:
                 self._controller.schedule()
                 self._runtime.call_after_requests(self.take_slice)

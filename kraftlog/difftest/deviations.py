@@ -1,6 +1,6 @@
 """The intended differences that leave the metadata of both systems the same, each with its rule in docs/rules.
 
-`kraftlog.difftest.parting` has those after which the metadata differ.
+`kraftlog.difftest.known_divergences` has those after which the metadata differ.
 """
 
 from __future__ import annotations

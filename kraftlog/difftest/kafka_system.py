@@ -97,7 +97,7 @@ class KafkaSystem(System):
         """Kafka and its version."""
         return f"Kafka {self._version}"
 
-    async def carry_out(self, step: Step) -> Answer:
+    async def execute(self, step: Step) -> Answer:
         """Carry out a step as one request."""
         known = Known(self.image, self.names, self._cluster_id, self._end_offset)
         request = request_of(step, known)

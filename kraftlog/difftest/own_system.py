@@ -73,7 +73,7 @@ class OwnSystem(System):
         """The name in reports."""
         return "kraftlog"
 
-    async def carry_out(self, step: Step) -> Answer:
+    async def execute(self, step: Step) -> Answer:
         """Carry out a step as one operation, without a retry."""
         known = Known(self.image, self.names, self._cluster_id, self._end_offset)
         result = await self._client.execute(operation_of(step, known), retry=False)

@@ -21,7 +21,7 @@ async def compare_placed(number: int, step: PlaceTopic, kafka: System, own: Syst
         if ours != theirs
     ]
     both = DeleteTopics((step.name,))
-    found += compare_answers(number, *await asyncio.gather(kafka.carry_out(both), own.carry_out(both)))
+    found += compare_answers(number, *await asyncio.gather(kafka.execute(both), own.execute(both)))
     await asyncio.gather(kafka.read_records(), own.read_records())
     return found
 

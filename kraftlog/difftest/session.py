@@ -18,7 +18,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.difftest import steps
 from kraftlog.difftest.comparison import Difference, compare_answers, compare_images, compare_records
 from kraftlog.difftest.deviations import explained
-from kraftlog.difftest.parting import is_carried_out, parting_rule
+from kraftlog.difftest.known_divergences import divergence_rule, is_executed
 from kraftlog.difftest.placement import compare_placed
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.steps import Heartbeat, Step
@@ -82,8 +82,8 @@ class Session:
             system.names.begin()
         for number, step in enumerate(sequence):
             outcome.steps_done = number + 1
-            rule = parting_rule(step, self.kafka.image)
-            if rule and not is_carried_out(step):
+            rule = divergence_rule(step, self.kafka.image)
+            if rule and not is_executed(step):
                 continue
             before = dict(self.kafka.image.partitions)
             with_former = [key for key, gone in self.kafka.image.former_eligible.items() if gone]
@@ -185,8 +185,8 @@ class Session:
             kafka += await self.kafka.read_records()
             own += await self.own.read_records()
             if time.monotonic() >= until and self._is_fenced(broker_id):
-                judge = partial(compare_records, number)
-                return found + await self._settled(judge, kafka, own)
+                comparison = partial(compare_records, number)
+                return found + await self._settled(comparison, kafka, own)
             await asyncio.sleep(ROUND_SECONDS)
             found += await self._heartbeats(number)
         return [*found, Difference(number, "image", f"broker {broker_id}", *self._fenced(broker_id))]
@@ -205,7 +205,7 @@ class Session:
         return kafka, own
 
     async def _both(self, step: Step) -> tuple[Answer, Answer]:
-        kafka, own = await asyncio.gather(self.kafka.carry_out(step), self.own.carry_out(step))
+        kafka, own = await asyncio.gather(self.kafka.execute(step), self.own.execute(step))
         return kafka, own
 
     async def _settled(
@@ -242,7 +242,7 @@ class Session:
         self._contact.clear()
         for system, before in ((self.kafka, self._before[0]), (self.own, self._before[1])):
             for step in clearing(system, before):
-                await system.carry_out(step)
+                await system.execute(step)
                 await system.read_records()
         await self._settled(lambda kafka, own: [])
         return not compare_images(0, self.kafka.image, self.own.image, *self._before) and all(

@@ -49,7 +49,7 @@ class System(ABC):
         """The name in reports."""
 
     @abstractmethod
-    async def carry_out(self, step: Step) -> Answer:
+    async def execute(self, step: Step) -> Answer:
         """Carry out a step and return the answer. Raises ApiError if the system does not answer."""
 
     @abstractmethod

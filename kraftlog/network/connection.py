@@ -1,7 +1,7 @@
 """One connection's socket: what happens when bytes arrive, when answers are ready, and at the end.
 
 `conversation.py` has the protocol, `output.py` what is written, `request_flow.py` whether the connection is read, and
-`connection_states.py` its states. Each event ends in `_settle`.
+`connection_states.py` its states. Each event ends in `_advance`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from kraftlog.network.reading import Reading
 from kraftlog.network.request_flow import RequestFlow
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, RequestContext, Steps
 from kraftlog.network.turns import SLICE_SECONDS
-from kraftlog.network.watch import Duty
+from kraftlog.network.watch import PendingIo
 from kraftlog.network.work import Work
 
 LONG_SECONDS: Final = 0.1
@@ -72,13 +72,15 @@ class Connection(asyncio.BufferedProtocol):
         loop, unsent = connections.loop, connections.unsent
         self._work = Work(self, connections.turns, loop.call_later)
         self._mute = Mute(loop.call_at, loop.time, self._unmuted)
-        self._out = Output(unsent, connections.counted, conversation, partial(self._watch_for, Duty.TAKE_ANSWERS))
+        self._out = Output(
+            unsent, connections.counted, conversation, partial(self._watch_for, PendingIo.RECEIVE_RESPONSES)
+        )
         self._early = EarlyAnswers(unsent, conversation)
         self._queued = QueuedBytes(connections.queued, self, conversation)
         self._reading = Reading(connections.unread, connections.counted, self._deserted)
         self._flow = RequestFlow(
             self, limits, unsent, conversation, self._work, self._mute, self._out, self._early, self._queued,
-            self._reading, partial(self._watch_for, Duty.SEND_REST),
+            self._reading, partial(self._watch_for, PendingIo.SEND_REQUEST),
         )  # fmt: skip
 
     def _enter(self, state: ConnectionState) -> None:
@@ -100,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reading.begin(self._transport)
             return
         self._enter(REFUSED)
-        self._connections.complaints.log(refusal, self._context.address)
+        self._connections.closures.log(refusal, self._context.address)
         self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -118,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._conversation.received(nbytes)
         turns = connections.turns
         if self._work.turn is DUE or (now >= turns.ends_at and not turns.may_begin(now)):
-            self._settle()  # the connection waits for its turn
+            self._advance()  # the connection waits for its turn
         else:
             self.take_turn()
 
@@ -141,12 +143,12 @@ class Connection(asyncio.BufferedProtocol):
         for exchange in list(self._conversation.exchanges):
             if isinstance(exchange.held, LargeRequest) and exchange.held.is_let_go_at_end:
                 self._let_go(exchange, exchange.held)
-        self._settle()
+        self._advance()
 
     def _answer_waiting(self) -> None:
         """Have parked requests answered with what they have."""
-        for told in self._conversation.waiting():
-            self._connections.loop.call_soon(told)
+        for on_client_done in self._conversation.waiting():
+            self._connections.loop.call_soon(on_client_done)
 
     def _let_go(self, exchange: Exchange, large: LargeRequest) -> None:
         self._out.write()
@@ -167,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Called when all bytes are sent."""
         self.measure()
-        self._settle()
+        self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called when the socket is closed."""
@@ -211,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         small_answers.write(self, conversation.outgoing_bytes)
         if self.state.is_deserted:
             self._answer_waiting()  # requests that were parked in this turn
-        self._settle(is_fresh=False)
+        self._advance(is_fresh=False)
 
     def _go_on(self, ends_at: float) -> bool:
         """Work in slices until `ends_at`. Return whether all of the work is done."""
@@ -246,16 +248,22 @@ class Connection(asyncio.BufferedProtocol):
             exchange = self._conversation.next_exchange()
             if exchange is None:
                 return False
-            asked = exchange.request
-            self._working_on = asked.api.name
+            client_request = exchange.request
+            self._working_on = client_request.api.name
             self._counters.requests += 1
             exchange.began_seconds = now
-            client_id = asked.client_id or ""
+            client_id = client_request.client_id or ""
             if client_id != self._context.client_id:
                 self._context = self._context.with_client_id(client_id)
-            if asked.unread is None:
+            if client_request.unread is None:
                 request = ClientRequest(
-                    asked.api, asked.version, asked.body, self._context, asked.size_bytes, exchange.on_client_done, self
+                    client_request.api,
+                    client_request.version,
+                    client_request.body,
+                    self._context,
+                    client_request.size_bytes,
+                    exchange.on_client_done,
+                    self,
                 )
                 self._connections.handler(request, partial(self.answer, exchange))
             else:
@@ -300,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         if turn is not TAKING and turn is not TAKING_AND_DUE:
             self._connections.watch.active(self, now)
             self._out.write()
-            self._settle()
+            self._advance()
 
     def _write_large_answer(self) -> None:
         if self._conversation.unwritten is not None:
@@ -311,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._out.write()
             if self._out.unsent_bytes or self._reading.pause is not READ:
-                self._settle()
+                self._advance()
         except BaseException as error:
             self._failed(error)
 
@@ -326,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmuted(self) -> None:
         self._connections.watch.active(self, monotonic())
-        self._settle()
+        self._advance()
 
     # --- whether to read ----------------------------------------------------------------------------------------------
 
@@ -337,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.state.is_open:
             self._work.schedule(is_fresh=True)
 
-    def _settle(self, *, is_fresh: bool = True) -> None:
+    def _advance(self, *, is_fresh: bool = True) -> None:
         """Continue whatever can continue after a change. `is_fresh`: the connection has not just had a slice."""
         if not self.state.is_open:
             return
@@ -382,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out.write()
         self._enter(Closing(reason))
         if error is not None:
-            self._connections.complaints.log(reason, self._context.address, error)
+            self._connections.closures.log(reason, self._context.address, error)
         self._release()
         self._transport.close()
 
@@ -399,10 +407,10 @@ class Connection(asyncio.BufferedProtocol):
         self._flow.large = None
         self._work.drop()
         self._queued.release()
-        self._connections.unsent.forget(self)
+        self._connections.unsent.remove(self)
         self._reading.end()
         self._answer_waiting()
-        self._conversation.forget()
+        self._conversation.clear()
         self._early.count()
         self._flow.expect_rest(False)
 
@@ -413,27 +421,31 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the broker must do something before the client can."""
         return bool(self._conversation.unanswered) or self._reading.pause is not READ
 
-    def held_bytes(self, duty: Duty) -> int:
+    def held_bytes(self, pending: PendingIo) -> int:
         """How many bytes of memory are held until the client has done its duty."""
-        return self._queued.held_bytes if duty is Duty.SEND_REST else self._out.unsent_bytes
+        return self._queued.held_bytes if pending is PendingIo.SEND_REQUEST else self._out.unsent_bytes
 
-    def moved_bytes(self, duty: Duty) -> int:
+    def moved_bytes(self, pending: PendingIo) -> int:
         """How many bytes of its duty the client has done."""
-        return self._bytes_in if duty is Duty.SEND_REST else self._out.taken_bytes
+        return self._bytes_in if pending is PendingIo.SEND_REQUEST else self._out.taken_bytes
 
     def close_idle(self) -> None:
         """Close the connection: its client has sent no request for too long."""
         self.close(Closed.IDLE)
 
-    def close_slow(self, duty: Duty) -> None:
+    def close_slow(self, pending: PendingIo) -> None:
         """Close the connection and drop its unsent answers: other connections wait for the memory that it holds."""
-        what = "has not taken its answers" if duty is Duty.TAKE_ANSWERS else "has not sent the rest of its request"
-        self._connections.complaints.log(Closed.SLOW, self._context.address, what=what)
+        what = (
+            "has not taken its answers"
+            if pending is PendingIo.RECEIVE_RESPONSES
+            else "has not sent the rest of its request"
+        )
+        self._connections.closures.log(Closed.SLOW, self._context.address, what=what)
         self.close(Closed.SLOW)
         self._transport.abort()
 
-    def _watch_for(self, duty: Duty, has_to: bool) -> None:
-        if has_to:
-            self._connections.watch.has_to(self, duty)
+    def _watch_for(self, pending: PendingIo, is_pending: bool) -> None:
+        if is_pending:
+            self._connections.watch.start_pending(self, pending)
         else:
-            self._connections.watch.is_free(self, duty)
+            self._connections.watch.stop_pending(self, pending)

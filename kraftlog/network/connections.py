@@ -11,15 +11,15 @@ from typing import Protocol
 from kraftbase.shared_bytes import SharedBytes
 from kraftlog.kafka.apis import API_VERSIONS
 from kraftlog.kafka.notation import Versions
-from kraftlog.network.complaints import Complaints
 from kraftlog.network.counters import Closed, Counters
 from kraftlog.network.large_requests import LargeRequests
 from kraftlog.network.limits import Limits
+from kraftlog.network.rate_limited_log import RateLimitedLog
 from kraftlog.network.requests import Handler
 from kraftlog.network.small_answers import SmallAnswers
 from kraftlog.network.turns import Turns
 from kraftlog.network.unread import UnreadConnections
-from kraftlog.network.watch import Duty, Watch, Watched
+from kraftlog.network.watch import PendingIo, Watch, Watched
 from kraftlog.telemetry.registry import Histogram
 
 
@@ -63,7 +63,7 @@ class Connections:
         self.turns = Turns(self.loop.call_soon, time.monotonic)
         self.large = LargeRequests(handler, limits.large_requests_bytes_max, self.turns, self.loop.call_soon)
         self.unread = UnreadConnections(self.loop)
-        self.complaints = Complaints(self.loop.time)
+        self.closures = RateLimitedLog(self.loop.time)
         self.watch = Watch(time.monotonic, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
         """Counts that the connections change; `counters` also has the bytes held."""
@@ -114,7 +114,7 @@ class Connections:
         self._none_left.clear()
         self.watch.active(member, time.monotonic())
         if self._looking is None:
-            self._look_later()
+            self._check_clients_later()
         return None
 
     def _refusal(self, address: str) -> Closed | None:
@@ -134,7 +134,7 @@ class Connections:
             del self._by_address[address]
         self.counted.connections_open -= 1
         self.counted.connections_closed[reason] += 1
-        self.watch.forget(member)
+        self.watch.remove(member)
         if not self._members:
             self._none_left.set()
             if self._looking is not None:
@@ -143,15 +143,15 @@ class Connections:
 
     # --- idle and slow clients ----------------------------------------------------------------------------------------
 
-    def _look_later(self) -> None:
-        self._looking = self.loop.call_later(self.watch.interval_seconds, self._look)
+    def _check_clients_later(self) -> None:
+        self._looking = self.loop.call_later(self.watch.interval_seconds, self._check_clients)
 
-    def _look(self) -> None:
-        self._look_later()
+    def _check_clients(self) -> None:
+        self._check_clients_later()
         if self.unsent.has_waiting:
             for member in list(self._members):
                 member.hurry_early()
-        self.watch.look({Duty.TAKE_ANSWERS: self.unsent, Duty.SEND_REST: self.queued})
+        self.watch.check({PendingIo.RECEIVE_RESPONSES: self.unsent, PendingIo.SEND_REQUEST: self.queued})
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -170,9 +170,11 @@ class Conversation:
 
     def waiting(self) -> list[Callable[[], None]]:
         """Return the callbacks of unanswered requests that want to know when the client sends nothing more."""
-        return [told for exchange in self.exchanges if not exchange.is_answered for told in exchange.on_client_done]
+        return [
+            callback for exchange in self.exchanges if not exchange.is_answered for callback in exchange.on_client_done
+        ]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop all requests and answers: the connection is closed. Handlers may still hold this object."""
         while self.frames.next_frame() is not None:
             pass
@@ -224,7 +226,7 @@ class Conversation:
         except ManyElements:  # large_requests.py counts the memory of the elements; count only the records here
             if isinstance(response, FetchResponse):
                 exchange.early_bytes = sum(
-                    len(one.records or b"") for topic in response.responses for one in topic.partitions
+                    len(partition.records or b"") for topic in response.responses for partition in topic.partitions
                 )
         except UnwritableValue:
             return

@@ -75,9 +75,9 @@ class LargeRequests:
 
     def hurry(self, request: LargeRequest | None = None) -> None:
         """Other requests wait for memory: have `request`, or all, answered early if they only wait for time to pass."""
-        for one in self._in_hand if request is None else (request,):
-            for told in one.exchange.on_memory_wanted:
-                self._call_soon(told)
+        for large in self._in_hand if request is None else (request,):
+            for callback in large.exchange.on_memory_wanted:
+                self._call_soon(callback)
 
 
 class Asking(Protocol):
@@ -151,12 +151,12 @@ class LargeRequest:
     # --- handling -----------------------------------------------------------------------------------------------------
 
     def _read_and_handle(self) -> Steps:
-        asked = self.exchange.request
-        if asked.unread is not None:
-            yield from asked.unread
+        client_request = self.exchange.request
+        if client_request.unread is not None:
+            yield from client_request.unread
         request = ClientRequest(
-            asked.api, asked.version, asked.body, self._context, asked.size_bytes, self.exchange.on_client_done, self,
-            is_large=True, on_memory_wanted=self.exchange.on_memory_wanted,
+            client_request.api, client_request.version, client_request.body, self._context, client_request.size_bytes,
+            self.exchange.on_client_done, self, is_large=True, on_memory_wanted=self.exchange.on_memory_wanted,
         )  # fmt: skip
         self._large.handler(request, self._answer)
 
@@ -220,7 +220,7 @@ class LargeRequest:
         `is_closed`: all steps of the connection are closed."""
         self._is_let_go = True
         self.is_waiting = False
-        self._large.memory.forget(self)
+        self._large.memory.remove(self)
         if is_closed and self._steps_in_hand:
             self._is_with_handler = False
         if self._held_bytes:

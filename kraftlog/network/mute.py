@@ -36,16 +36,16 @@ class Mute:
         self._until = max(self._until, self._now() + throttle_ms / 1000)
         if not self.is_on:
             self.is_on = True
-            self._timer = self._call_at(self._until, self._look)
+            self._timer = self._call_at(self._until, self._expire)
 
     def cancel(self) -> None:
         """The connection is closed: do not call `on_end`."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _expire(self) -> None:
         if self._now() < self._until:
-            self._timer = self._call_at(self._until, self._look)
+            self._timer = self._call_at(self._until, self._expire)
             return
         self.is_on = False
         self._on_end()

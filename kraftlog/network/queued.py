@@ -29,7 +29,7 @@ class QueuedBytes:
             return
         if self.is_waiting:
             self.is_waiting = False
-            self._shared.forget(self._waiter)
+            self._shared.remove(self._waiter)
         if more_bytes < 0:
             self.held_bytes += more_bytes
             self._shared.give_back(-more_bytes)
@@ -56,6 +56,6 @@ class QueuedBytes:
 
     def release(self) -> None:
         """The connection is closed: give back all bytes."""
-        self._shared.forget(self._waiter)
+        self._shared.remove(self._waiter)
         held_bytes, self.held_bytes = self.held_bytes, 0
         self._shared.give_back(held_bytes)

@@ -49,5 +49,5 @@ class Reading:
             self._is_read()
 
     def _is_read(self) -> None:
-        self._unread.forget(self._file, self._on_deserted)
+        self._unread.remove(self._file, self._on_deserted)
         self._counters.connections_paused -= 1

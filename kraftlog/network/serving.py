@@ -83,14 +83,14 @@ async def serving(
         for listener in listeners:
             bound = await bind(listener, allow_plaintext)
             network.ports[listener.name] = port_of(bound)
-            for one in bound:
-                stack.callback(one.close)
-                sockets.append((listener.name, one))
+            for sock in bound:
+                stack.callback(sock.close)
+                sockets.append((listener.name, sock))
         servers: list[asyncio.Server] = []
         stack.push_async_callback(_close, servers, connections)
-        for name, one in sockets:
+        for name, sock in sockets:
             made = functools.partial(Connection, connections, name)
-            servers.append(await connections.loop.create_server(made, sock=one, backlog=BACKLOG))
+            servers.append(await connections.loop.create_server(made, sock=sock, backlog=BACKLOG))
         yield network
 
 

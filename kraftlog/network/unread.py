@@ -18,18 +18,18 @@ class UnreadConnections:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._epoll = select.epoll()
-        self._told: dict[int, Callable[[], None]] = {}
-        loop.add_reader(self._epoll.fileno(), self._look)
+        self._on_end: dict[int, Callable[[], None]] = {}
+        loop.add_reader(self._epoll.fileno(), self._poll)
 
     def watch(self, file: int, on_end: Callable[[], None]) -> None:
         """Call `on_end` once if the peer of a socket sends nothing more, or is gone; soon if that is so already."""
-        self._told[file] = on_end
+        self._on_end[file] = on_end
         self._epoll.register(file, select.EPOLLRDHUP | select.EPOLLONESHOT)
 
-    def forget(self, file: int, on_end: Callable[[], None]) -> None:
+    def remove(self, file: int, on_end: Callable[[], None]) -> None:
         """The connection is read again, or closed. Its file number may belong to another connection by now."""
-        if self._told.get(file) == on_end:
-            del self._told[file]
+        if self._on_end.get(file) == on_end:
+            del self._on_end[file]
             with suppress(OSError):  # epoll has removed a closed file already
                 self._epoll.unregister(file)
 
@@ -38,7 +38,7 @@ class UnreadConnections:
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for file, _ in self._epoll.poll(0):
-            if (told := self._told.get(file)) is not None:
-                told()
+            if (on_end := self._on_end.get(file)) is not None:
+                on_end()

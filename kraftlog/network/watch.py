@@ -37,11 +37,11 @@ INTERVAL_SECONDS_MAX: Final = 1.0
 INTERVAL_SECONDS_MIN: Final = 0.01
 
 
-class Duty(Enum):
+class PendingIo(Enum):
     """What a client has to do before the broker can free memory."""
 
-    TAKE_ANSWERS = auto()
-    SEND_REST = auto()
+    RECEIVE_RESPONSES = auto()
+    SEND_REQUEST = auto()
 
 
 class Watched(Protocol):
@@ -56,11 +56,11 @@ class Watched(Protocol):
         """Measure how much the client has moved, and give free room to waiting connections."""
         ...
 
-    def moved_bytes(self, duty: Duty) -> int:
+    def moved_bytes(self, pending: PendingIo) -> int:
         """The number of bytes that the client has taken, or sent, since the connection was made, as last measured."""
         ...
 
-    def held_bytes(self, duty: Duty) -> int:
+    def held_bytes(self, pending: PendingIo) -> int:
         """The number of bytes of memory held until the client has done the duty."""
         ...
 
@@ -68,7 +68,7 @@ class Watched(Protocol):
         """Close the connection: it was idle for too long."""
         ...
 
-    def close_slow(self, duty: Duty) -> None:
+    def close_slow(self, pending: PendingIo) -> None:
         """Close the connection: its client is too slow with this duty."""
         ...
 
@@ -99,14 +99,14 @@ class Memory(Protocol):
 
 
 class Watch:
-    """Watches all connections. `now` is a clock in seconds; call `look` every `interval_seconds`."""
+    """Watches all connections. `now` is a clock in seconds; call `check` every `interval_seconds`."""
 
     def __init__(self, now: Callable[[], float], idle_seconds: float, slow_seconds: float) -> None:
         self._now = now
         self._idle_seconds = idle_seconds
         self._slow_seconds = slow_seconds
         self._active_at: OrderedDict[Watched, float] = OrderedDict()
-        self._duties: dict[tuple[Watched, Duty], _Mark] = {}
+        self._pending: dict[tuple[Watched, PendingIo], _Mark] = {}
         shortest = min(idle_seconds, slow_seconds / PRESSED_DIVISOR)
         self.interval_seconds = min(INTERVAL_SECONDS_MAX, max(INTERVAL_SECONDS_MIN, shortest / LOOKS_PER_TIMEOUT))
 
@@ -115,51 +115,51 @@ class Watch:
         self._active_at[connection] = now
         self._active_at.move_to_end(connection)
 
-    def has_to(self, connection: Watched, duty: Duty) -> None:
+    def start_pending(self, connection: Watched, pending: PendingIo) -> None:
         """The client has this duty from now on, unless it had it before."""
-        if (connection, duty) not in self._duties:
-            moved_bytes, now = connection.moved_bytes(duty), self._now()
-            self._duties[connection, duty] = _Mark(moved_bytes, now, moved_bytes, now)
+        if (connection, pending) not in self._pending:
+            moved_bytes, now = connection.moved_bytes(pending), self._now()
+            self._pending[connection, pending] = _Mark(moved_bytes, now, moved_bytes, now)
 
-    def is_free(self, connection: Watched, duty: Duty) -> None:
+    def stop_pending(self, connection: Watched, pending: PendingIo) -> None:
         """The client has done the duty, or cannot do it now."""
-        self._duties.pop((connection, duty), None)
+        self._pending.pop((connection, pending), None)
 
-    def forget(self, connection: Watched) -> None:
+    def remove(self, connection: Watched) -> None:
         """The connection is closed."""
         self._active_at.pop(connection, None)
-        for duty in Duty:
-            self.is_free(connection, duty)
+        for pending in PendingIo:
+            self.stop_pending(connection, pending)
 
-    def look(self, memory: Mapping[Duty, Memory]) -> None:
+    def check(self, memory: Mapping[PendingIo, Memory]) -> None:
         """Close idle and slow connections. `memory` has the memory that is held until clients have done a duty."""
         now = self._now()
         self._close_idle(now)
-        pressed = {duty for duty, held in memory.items() if held.has_waiting}
-        stalled: list[tuple[Watched, Duty]] = []
-        for (connection, duty), mark in list(self._duties.items()):
+        pressed = {pending for pending, held in memory.items() if held.has_waiting}
+        stalled: list[tuple[Watched, PendingIo]] = []
+        for (connection, pending), mark in list(self._pending.items()):
             connection.measure()
-            moved_bytes = connection.moved_bytes(duty)
+            moved_bytes = connection.moved_bytes(pending)
             seconds, needed_bytes = self._slow_seconds, PROGRESS_BYTES
-            if duty in pressed:
+            if pending in pressed:
                 seconds /= PRESSED_DIVISOR
-                needed_bytes = max(PROGRESS_BYTES, connection.held_bytes(duty) // PRESSED_DIVISOR)
+                needed_bytes = max(PROGRESS_BYTES, connection.held_bytes(pending) // PRESSED_DIVISOR)
             if moved_bytes - mark.stalled_bytes >= STALLED_BYTES:
                 mark.stalled_bytes, mark.stalled_at = moved_bytes, now
             if moved_bytes - mark.moved_bytes >= needed_bytes:
                 mark.moved_bytes = moved_bytes
                 mark.at = now
             elif now - mark.at >= seconds:
-                connection.close_slow(duty)
-            elif duty in pressed and now - mark.stalled_at >= self._slow_seconds / STALLED_DIVISOR:
-                stalled.append((connection, duty))
-        stalled.sort(key=lambda one: one[0].held_bytes(one[1]), reverse=True)
+                connection.close_slow(pending)
+            elif pending in pressed and now - mark.stalled_at >= self._slow_seconds / STALLED_DIVISOR:
+                stalled.append((connection, pending))
+        stalled.sort(key=lambda found: found[0].held_bytes(found[1]), reverse=True)
         # A closed connection gives its memory back a moment later, so its bytes are subtracted here.
-        excess_bytes = {duty: memory[duty].excess_bytes for duty in pressed}
-        for connection, duty in stalled:
-            if excess_bytes[duty] > 0:
-                excess_bytes[duty] -= connection.held_bytes(duty)
-                connection.close_slow(duty)
+        excess_bytes = {pending: memory[pending].excess_bytes for pending in pressed}
+        for connection, pending in stalled:
+            if excess_bytes[pending] > 0:
+                excess_bytes[pending] -= connection.held_bytes(pending)
+                connection.close_slow(pending)
 
     def _close_idle(self, now: float) -> None:
         while self._active_at:

@@ -82,7 +82,7 @@ async def accept_loss(directory: Path, partition: TopicPartition) -> DamagedLogR
         if report.damage:
             log = log_directory.findings.accept_loss(partition, PartitionLogConfig(), time.time_ns() // 1_000_000)
             log.close()
-            log_directory.records.note([log])
+            log_directory.records.record([log])
         return report
 
 

@@ -17,7 +17,6 @@ from kraftlog.offline.file_reports import FileReport, FileStatus
 from kraftlog.offline.inventory_verification import FoundInventory, missing_logs, read_inventory, verify_log
 from kraftlog.offline.replay_verification import Progress
 from kraftlog.offline.segment_verification import TAKES_OFFLINE, EpochRun, SegmentVerification
-from kraftlog.storage.cut_records import CutFile
 from kraftlog.storage.formats.checkpoints import decode_epochs, decode_meta, decode_offsets, decode_partition_metadata
 from kraftlog.storage.formats.inventory import LogEntry
 from kraftlog.storage.formats.names import (
@@ -38,6 +37,7 @@ from kraftlog.storage.formats.names import (
 )
 from kraftlog.storage.formats.producer_snapshot import decode_snapshot
 from kraftlog.storage.old_log import OLD_SUFFIX, OldFile
+from kraftlog.storage.truncated_records import TruncatedRecordsFile
 
 REMOVES: Final = "removes it"
 READS_ALL: Final = "reads all segments"
@@ -184,16 +184,16 @@ class _LogDirectory:
             segment = SegmentVerification(
                 path, base_offset, shown, flushed, latest_epoch=latest_epoch, was_clean=self._was_clean
             )
-            verdict = segment.verify(paths[index + 1 :])
+            check = segment.verify(paths[index + 1 :])
             if index and base_offset < end_offset:
-                verdict.log.status = FileStatus.DAMAGED
-                verdict.log.reason = f"the segment before ends at offset {end_offset}"
-                verdict.log.next_start = TAKES_OFFLINE
+                check.log.status = FileStatus.DAMAGED
+                check.log.reason = f"the segment before ends at offset {end_offset}"
+                check.log.next_start = TAKES_OFFLINE
             elif index and base_offset > end_offset and entry is None:
                 self._add(log.name, found=f"no offsets {end_offset} to {base_offset - 1}", next_start=GOES_ON)
-            self._reports += [verdict.log, *verdict.others]
-            runs += verdict.epochs
-            end_offset = verdict.end_offset
+            self._reports += [check.log, *check.others]
+            runs += check.epochs
+            end_offset = check.end_offset
             self._done_bytes += path.stat().st_size
             self._progress(self._done_bytes, self._total_bytes)
         if entry is not None:
@@ -219,7 +219,7 @@ class _LogDirectory:
     def _cuts(self, log: Path) -> None:
         """The records that a follower truncated because its leader did not have them."""
         for path in sorted(log.iterdir()):
-            cut = CutFile.named(path.name)
+            cut = TruncatedRecordsFile.named(path.name)
             if cut is not None and cut.is_committed:
                 self._add(f"{log.name}/{path.name}", found=CUT_COMMITTED)
 

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class LogVerdict:
+class LogCheck:
     """The findings for a node's log."""
 
     reports: list[FileReport]
@@ -52,7 +52,7 @@ class LogVerdict:
     epochs: EpochCache | None = None
 
 
-def verify_log(directory: Path) -> LogVerdict:
+def verify_log(directory: Path) -> LogCheck:
     """Check the log of the node whose data is in `directory`. Raises OSError for a file that cannot be read."""
     log_directory = directory / LOG_NAME
     start, reports = _log_start(log_directory)
@@ -63,33 +63,33 @@ def verify_log(directory: Path) -> LogVerdict:
             begins = FileReport(
                 LOG_NAME, found="no segments", next_start=f"begins an empty log at offset {start.offset}"
             )
-            return LogVerdict([*reports, begins], start.offset, EpochCache(start=start))
+            return LogCheck([*reports, begins], start.offset, EpochCache(start=start))
         if not reports and any((directory / name).exists() for name in COPY_NAMES):
             lost = FileReport(
                 LOG_NAME, FileStatus.DAMAGED, "no segments", "a log is missing: a quorum state exists", RECOVERS
             )
-            return LogVerdict([lost], None)
-        return LogVerdict([*reports, FileReport(LOG_NAME, found="no segments")], None if start is None else Offset(0))
+            return LogCheck([lost], None)
+        return LogCheck([*reports, FileReport(LOG_NAME, found="no segments")], None if start is None else Offset(0))
     holding_start = max(0, bisect_right(bases, LOG_BEGINNING.offset if start is None else start.offset) - 1)
     reports += [_below_start(base) for base in bases[:holding_start]]
     bases = bases[holding_start:]
     cursor = LogCursor.at_segment(bases[0])
     segments = {base: _segment(log_directory, base, cursor) for base in bases}
     if start is None:
-        return LogVerdict([*reports, *segments.values()], None)
+        return LogCheck([*reports, *segments.values()], None)
     try:
         recovered = rehearse_recovery(log_directory)
     except DamagedLog as damage:
-        return LogVerdict([*reports, *_with_damage(segments, damage)], None)
+        return LogCheck([*reports, *_with_damage(segments, damage)], None)
     except StorageError as error:
         refused = FileReport(LOG_NAME, FileStatus.DAMAGED, "cannot be opened", str(error), DOES_NOT_START)
-        return LogVerdict([*reports, *segments.values(), refused], None)
+        return LogCheck([*reports, *segments.values(), refused], None)
     if recovered.report.has_begun_anew:
         _note_replaced(segments, start.offset)
     else:
         _note_torn_tail(segments[bases[-1]], recovered)
     end_offset = recovered.report.log_end_offset
-    return LogVerdict([*reports, *segments.values()], end_offset, recovered.epochs)
+    return LogCheck([*reports, *segments.values()], end_offset, recovered.epochs)
 
 
 def _recovering(log_directory: Path) -> list[FileReport]:

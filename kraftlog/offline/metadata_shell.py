@@ -124,12 +124,12 @@ def _shown(path: Path, current: Path, *, is_absolute: bool) -> str:
 
 
 class MetadataShell:
-    """A current directory, and the commands. Output is passed to `say`, errors to `complain`, line by line."""
+    """A current directory, and the commands. Output is passed to `say`, errors to `on_error`, line by line."""
 
-    def __init__(self, source: Source, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
+    def __init__(self, source: Source, say: Callable[[str], None], on_error: Callable[[str], None]) -> None:
         self._source = source
         self._say = say
-        self._complain = complain
+        self._on_error = on_error
         self._current: Path = ()
         self._command = ""
         self._is_well = True
@@ -146,12 +146,12 @@ class MetadataShell:
         try:
             words = shlex.split(line)
         except ValueError as error:
-            self._complain(f"{printable(line.strip())}: {str(error).lower()}")
+            self._on_error(f"{printable(line.strip())}: {str(error).lower()}")
             return False
         return self.run(words) if words else True
 
     def run(self, words: Sequence[str]) -> bool:
-        """Run a command; returns whether all of it succeeded. If not, `complain` was called with the reason.
+        """Run a command; returns whether all of it succeeded. If not, `on_error` was called with the reason.
 
         Raises StorageError if the metadata cannot be read.
         """
@@ -180,7 +180,7 @@ class MetadataShell:
 
     def _fail(self, problem: str) -> None:
         self._is_well = False
-        self._complain(f"{self._command}: {problem}")
+        self._on_error(f"{self._command}: {problem}")
 
     def _found(self, tree: Directory, given: Given) -> Iterator[Found]:
         """The files and directories that the given paths name, by default the current directory; a path that names none

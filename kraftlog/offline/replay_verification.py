@@ -21,7 +21,7 @@ from raft.storage.segment import segment_name
 from snapshot.store import SnapshotStore
 from statemachine.store.image import load_image
 from statemachine.store.metadata_tables import Applied, MetadataTables
-from statemachine.store.scrub import RottenDatabase, check_rows, telling_rot
+from statemachine.store.scrub import CorruptDatabase, check_rows, corruption_as_error
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.database import create_in
 from statemachine.tables.row_sums import sum_of
@@ -46,9 +46,9 @@ def compare_with_log(
     The log must have everything that is `applied`; `scratch` is a directory for the replay.
     """
     try:
-        with telling_rot("its file"):
+        with corruption_as_error("its file"):
             check_rows(connection)
-    except RottenDatabase as error:
+    except CorruptDatabase as error:
         return str(error)
     with closing(sqlite3.connect(scratch / "replayed.db", isolation_level=None)) as own:
         own.execute("PRAGMA journal_mode = OFF")

@@ -38,7 +38,7 @@ class EpochRun:
 
 
 @dataclass(slots=True)
-class SegmentVerdict:
+class SegmentCheck:
     """The findings in a segment."""
 
     log: FileReport
@@ -65,7 +65,7 @@ class SegmentVerification:
         self._batches: list[tuple[int, int, int]] = []  # position, last offset, largest timestamp
         self._problems: list[Problem] = []
 
-    def verify(self, later: list[Path]) -> SegmentVerdict:
+    def verify(self, later: list[Path]) -> SegmentCheck:
         """Read the whole segment; `later` are the logs of the following segments. Raises OSError, StorageError."""
         scan = SegmentScan(PosixFileSystem(), str(self._path), self._base_offset)
         epochs: list[EpochRun] = []
@@ -78,14 +78,14 @@ class SegmentVerification:
         )
         if self._problems:
             report.status, report.next_start = FileStatus.DAMAGED, "does not check this"
-        self._judge(scan, later, report)
-        verdict = SegmentVerdict(report, scan.end_offset, epochs)
+        self._check_tail(scan, later, report)
+        check = SegmentCheck(report, scan.end_offset, epochs)
         is_rebuilt = not self._was_clean and (not later or _base_offset_of(later[0]) > self._recovery_point)
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
             index = self._verify_index(suffix, scan.end_offset, is_rebuilt=is_rebuilt)
             if index is not None:
-                verdict.others.append(index)
-        return verdict
+                check.others.append(index)
+        return check
 
     def _note(self, position: int, header: BatchHeader, epochs: list[EpochRun]) -> None:
         self._batches.append((position, header.last_offset, header.max_timestamp_ms))
@@ -99,11 +99,11 @@ class SegmentVerification:
         else:
             epochs.append(EpochRun(header.leader_epoch, header.base_offset, header.last_offset))
 
-    def _judge(self, scan: SegmentScan, later: list[Path], report: FileReport) -> None:
+    def _check_tail(self, scan: SegmentScan, later: list[Path], report: FileReport) -> None:
         """A finding for the bytes after the last valid batch."""
         flushed = min(self._recovery_point, _base_offset_of(later[0])) if later else self._recovery_point
         try:
-            scan.judge(flushed, is_last=not later, has_valid_successor=any(map(_begins_with_a_batch, later)))
+            scan.check_tail(flushed, is_last=not later, has_valid_successor=any(map(_begins_with_a_batch, later)))
         except DamagedSegment as error:
             report.status, report.reason, report.next_start = FileStatus.DAMAGED, str(error), TAKES_OFFLINE
             self._problems.append(Problem(scan.end_position, scan.file_bytes, "no valid batch"))

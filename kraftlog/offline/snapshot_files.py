@@ -146,7 +146,7 @@ def _kind(encoded: bytes) -> str:
 # --- whether it is whole ----------------------------------------------------------------------------------------------
 
 
-class Verdicts(NamedTuple):
+class SnapshotChecks(NamedTuple):
     """The findings for several snapshots."""
 
     reports: list[FileReport]
@@ -159,15 +159,15 @@ class Verdicts(NamedTuple):
         return not self.failures and is_sound(self.reports)
 
 
-def verify_files(paths: Iterable[Path]) -> Verdicts:
+def verify_files(paths: Iterable[Path]) -> SnapshotChecks:
     """Read all of each and report whether it is whole."""
-    verdicts = Verdicts([], [])
+    checks = SnapshotChecks([], [])
     for path in paths:
         try:
-            verdicts.reports.append(snapshot_report(path, str(path)))
+            checks.reports.append(snapshot_report(path, str(path)))
         except StorageError as error:
-            verdicts.failures.append(error)
-    return verdicts
+            checks.failures.append(error)
+    return checks
 
 
 def snapshot_report(path: Path, file: str, cluster_id: str | None = None) -> FileReport:

@@ -20,7 +20,7 @@ from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.offline.broker_verification import is_log_directory, verify_log_directory
 from kraftlog.offline.file_reports import FileReport, FileStatus
 from kraftlog.offline.in_use import refuse_if_in_use
-from kraftlog.offline.log_verification import DOES_NOT_START, LogVerdict, verify_log
+from kraftlog.offline.log_verification import DOES_NOT_START, LogCheck, verify_log
 from kraftlog.offline.replay_verification import Progress, compare_with_log
 from kraftlog.offline.snapshot_files import snapshot_report
 from raft.core.types import OffsetAndEpoch
@@ -40,7 +40,7 @@ from statemachine.tables.database import DivergedDatabase, UnusableDatabase, ope
 
 REBUILDS: Final = "sets it aside and rebuilds it from"
 FORGETS_SNAPSHOTS: Final = "deletes the snapshots, sets it aside and rebuilds it from the log"
-FINDS_ROT: Final = "detects bit rot by a scrub and rebuilds it; if it does not, move it away before"
+FINDS_BIT_ROT: Final = "detects bit rot by a scrub and rebuilds it; if it does not, move it away before"
 FROM_LOG: Final = "the log"
 FROM_SNAPSHOT: Final = "the newest snapshot that is whole, then the log"
 MENDS: Final = "repairs it from the other copy"
@@ -94,7 +94,7 @@ def _verify_broker(directory: Path, progress: Progress) -> list[FileReport]:
     """A broker's own directory, with the log directory that is in it unless others were given."""
     meta, identity = _verify_meta(directory / META_NAME)
     metadata = _verify_database(
-        directory / METADATA_DATABASE_NAME, LogVerdict([], None), identity, "the cluster's metadata log", progress
+        directory / METADATA_DATABASE_NAME, LogCheck([], None), identity, "the cluster's metadata log", progress
     )
     partitions = directory / PARTITIONS_NAME
     logs = verify_log_directory(partitions, f"{PARTITIONS_NAME}/", progress) if partitions.is_dir() else []
@@ -113,7 +113,7 @@ def _verify_meta(path: Path) -> tuple[FileReport, DirectoryIdentity | None]:
     return FileReport(META_NAME, found=f"node {identity.node_id} of cluster {identity.cluster_id}"), identity
 
 
-def _verify_quorum_state(directory: Path, log: LogVerdict) -> list[FileReport]:
+def _verify_quorum_state(directory: Path, log: LogCheck) -> list[FileReport]:
     paths = [directory / name for name in COPY_NAMES]
     if not any(path.exists() for path in paths):
         if log.end_offset == 0:
@@ -163,7 +163,7 @@ def _compare_copies(reports: list[FileReport], sequences: dict[str, int]) -> lis
     return reports
 
 
-def _verify_snapshots(directory: Path, log: LogVerdict, identity: DirectoryIdentity | None) -> list[FileReport]:
+def _verify_snapshots(directory: Path, log: LogCheck, identity: DirectoryIdentity | None) -> list[FileReport]:
     """Every snapshot, the oldest first, and the leftovers of deleted and unfinished ones."""
     reports = []
     for name in sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else ():
@@ -191,7 +191,7 @@ def _verify_bootstrap(directory: Path, identity: DirectoryIdentity | None) -> Fi
 
 
 def _verify_snapshot(
-    path: Path, snapshot_id: OffsetAndEpoch, log: LogVerdict, identity: DirectoryIdentity | None
+    path: Path, snapshot_id: OffsetAndEpoch, log: LogCheck, identity: DirectoryIdentity | None
 ) -> FileReport:
     """One snapshot: whether it is whole, and whether the next start could make a database of it."""
     cluster_id = None if identity is None else identity.cluster_id
@@ -205,7 +205,7 @@ def _verify_snapshot(
     return report
 
 
-def _is_in(log: LogVerdict, end_offset: Offset, snapshot_id: OffsetAndEpoch) -> bool:
+def _is_in(log: LogCheck, end_offset: Offset, snapshot_id: OffsetAndEpoch) -> bool:
     if log.epochs is None:
         return False
     last = log.epochs.end_offset_for_epoch(snapshot_id.epoch, end_offset)
@@ -217,7 +217,7 @@ def _has_any(directory: Path) -> bool:
 
 
 def _verify_database(
-    path: Path, log: LogVerdict, identity: DirectoryIdentity | None, made_from: str, progress: Progress
+    path: Path, log: LogCheck, identity: DirectoryIdentity | None, made_from: str, progress: Progress
 ) -> list[FileReport]:
     """Open a copy as a start does; a new one would be made from `made_from`.
 
@@ -250,7 +250,7 @@ def _verify_database(
             )
     report = FileReport(path.name, found=f"offsets below {tables.applied.end_offset} are applied")
     if differs is not None:
-        report.status, report.reason, report.next_start = FileStatus.DAMAGED, differs, FINDS_ROT
+        report.status, report.reason, report.next_start = FileStatus.DAMAGED, differs, FINDS_BIT_ROT
     if not is_in_log:
         report.status = FileStatus.DAMAGED
         report.reason = f"the log, that ends at {log.end_offset}, does not have all that is applied"

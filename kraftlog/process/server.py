@@ -224,13 +224,13 @@ def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
 async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> AsyncIterator[None]:
     """Scrub the stored metadata periodically; corruption stops the state machine."""
 
-    def on_rotten(reason: str) -> None:
-        metadata.machine.fence_rotten(reason)
+    def on_corruption(reason: str) -> None:
+        metadata.machine.fence_corrupt(reason)
         RaftClient(node).state_machine_fenced()
 
-    metadata.generator.set_rot_callback(on_rotten)
-    metadata.machine.set_rot_callback(on_rotten)
-    scrubber = Scrubber(metadata.store, config.scrub_interval_ms, on_rotten, is_new=metadata.is_new)
+    metadata.generator.set_corruption_callback(on_corruption)
+    metadata.machine.set_corruption_callback(on_corruption)
+    scrubber = Scrubber(metadata.store, config.scrub_interval_ms, on_corruption, is_new=metadata.is_new)
     running = asyncio.create_task(scrubber.run())
     try:
         yield

@@ -33,7 +33,7 @@ class BrokerVersions:
 
         Raises ApiError(UNSUPPORTED_VERSION) if the broker does not list its versions.
         """
-        offered = {of.api_key: Versions(of.min_version, of.max_version) for of in response.api_keys}
+        offered = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code == ErrorCode.NONE:
             self.question_version, self._offered = None, offered
             return

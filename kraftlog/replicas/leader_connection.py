@@ -46,7 +46,7 @@ class Address(Protocol):
         ...
 
 
-class _Asked(NamedTuple):
+class _SentRequest(NamedTuple):
     on_answer: OnAnswer
     timer: asyncio.TimerHandle
 
@@ -56,7 +56,7 @@ class _Waiting(NamedTuple):
 
     request: Message
     versions: Versions
-    asked: _Asked
+    sent: _SentRequest
 
 
 class BrokerConnections:
@@ -110,7 +110,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._waiting: list[_Waiting] | None = []  # None: ApiVersions is answered
         self._lacking: set[int] = set()  # keys of APIs that the broker does not offer
         self._loop = asyncio.get_running_loop()
-        self._asked: deque[_Asked] = deque()
+        self._sent: deque[_SentRequest] = deque()
         self._transport: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._broken: ApiError | None = None
@@ -138,7 +138,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def ask(self, request: Message, versions: Versions, on_answer: OnAnswer) -> None:
         """Send a request, in the newest of `versions` that the broker offers."""
         if self._broken is not None:
-            self._loop.call_soon(self._tell, on_answer, self._broken)
+            self._loop.call_soon(self._answer, on_answer, self._broken)
             return
         if self._waiting is not None:
             self._waiting.append(_Waiting(request, versions, self._answered_by(on_answer)))
@@ -152,13 +152,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
         self._send(request, version, self._answered_by(on_answer))
 
-    def _answered_by(self, on_answer: OnAnswer) -> _Asked:
+    def _answered_by(self, on_answer: OnAnswer) -> _SentRequest:
         """Start the timer of a request."""
-        return _Asked(on_answer, self._loop.call_later(self._timeout_seconds, self._timed_out))
+        return _SentRequest(on_answer, self._loop.call_later(self._timeout_seconds, self._timed_out))
 
-    def _send(self, request: Message, version: int, asked: _Asked) -> None:
+    def _send(self, request: Message, version: int, sent: _SentRequest) -> None:
         pieces = self._messages.send(request, version)
-        self._asked.append(asked)
+        self._sent.append(sent)
         if self._transport is not None:  # always the case by now: earlier requests wait
             self._transport.writelines(pieces)
 
@@ -169,7 +169,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._lacking.add(key)
             if self._lines.left_out(key) is not None:
                 logger.warning("a broker does not support a request", reason=str(refusal))
-        self._loop.call_soon(self._tell, on_answer, refusal)
+        self._loop.call_soon(self._answer, on_answer, refusal)
 
     def _ask_versions(self) -> None:
         if self._versions.question_version is not None:
@@ -187,14 +187,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._ask_versions()
             return
         waiting, self._waiting = self._waiting or [], None
-        for request, versions, asked in waiting:
+        for request, versions, sent in waiting:
             try:
                 version = self._versions.choose(type(request), versions)
             except ApiError as error:
-                asked.timer.cancel()
-                self._refuse(request.KEY, asked.on_answer, error)
+                sent.timer.cancel()
+                self._refuse(request.KEY, sent.on_answer, error)
             else:
-                self._send(request, version, asked)
+                self._send(request, version, sent)
 
     def close(self) -> None:
         """Close the connection; pending requests get no answer."""
@@ -222,9 +222,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             self._messages.frames.received(nbytes)
             while self._broken is None and (response := self._messages.next_event()) is not None:
-                asked = self._asked.popleft()
-                asked.timer.cancel()
-                self._tell(asked.on_answer, response.body)
+                sent = self._sent.popleft()
+                sent.timer.cancel()
+                self._answer(sent.on_answer, response.body)
         except MalformedBytes as error:
             self._break(ErrorCode.CORRUPT_MESSAGE, f"{self._name} does not answer in Kafka's protocol: {error}")
 
@@ -249,14 +249,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._connecting.cancel()
         if self._transport is not None:
             self._transport.abort()
-        asked = [*self._asked, *(one.asked for one in self._waiting or ())]
-        self._asked.clear()
+        sent = [*self._sent, *(waiting.sent for waiting in self._waiting or ())]
+        self._sent.clear()
         self._waiting = None
-        for one in asked:
-            one.timer.cancel()
-            self._loop.call_soon(self._tell, one.on_answer, self._broken)
+        for waiting in sent:
+            waiting.timer.cancel()
+            self._loop.call_soon(self._answer, waiting.on_answer, self._broken)
 
-    def _tell(self, on_answer: OnAnswer, answer: Message | ApiError) -> None:
+    def _answer(self, on_answer: OnAnswer, answer: Message | ApiError) -> None:
         if self._is_closed:
             return
         try:

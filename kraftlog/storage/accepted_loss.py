@@ -104,7 +104,7 @@ class DamagedFiles:
                 next_offset = max(next_offset or 0, following)
         if next_offset is not None and next_offset < end_offset:
             lost.append(LostOffsets(next_offset, end_offset))
-        return [one for one in lost if one.end_offset > start_offset]
+        return [loss for loss in lost if loss.end_offset > start_offset]
 
     def _runs(self, base_offset: int) -> Iterator[tuple[int, int]]:
         """Yield the offsets of each run of consecutive valid batches of a segment: its first offset, and its end."""

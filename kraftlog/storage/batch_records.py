@@ -107,7 +107,7 @@ class BatchRecords:
             if self._is_held:
                 self._bound.give_back(self._held_bytes)
             else:
-                self._bound.forget(self)
+                self._bound.remove(self)
             self._bound, self._is_held = None, False
 
     def has_room(self, bound: SharedBytes, size_bytes: int) -> None:

@@ -69,7 +69,7 @@ class DirectoryCheckpoints:
         path = join(self._directory, name)
         return decode_offsets(read_whole(self._files, path), path) if self._files.exists(path) else {}
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget the offsets of partitions that have no log here; call `write_outdated` afterwards.
 
         A line with 0 means the same as no line: it is only dropped the next time that the file is written.

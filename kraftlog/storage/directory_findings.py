@@ -63,7 +63,7 @@ class DirectoryFindings:
         """Whether a log is damaged, and was so when the directory was opened."""
         return partition in self._damaged_at_start
 
-    def forget(self, partition: TopicPartition) -> None:
+    def remove(self, partition: TopicPartition) -> None:
         """Forget the damage of a log that was removed or repaired."""
         self.damaged.pop(partition, None)
         self._damaged_at_start.discard(partition)
@@ -135,13 +135,13 @@ class DirectoryFindings:
             if entry is not None and entry.is_new:
                 log.durability.sync_names()
             log.flush()
-            self._records.note([log])
+            self._records.record([log])
         except (StorageError, FlushFailed) as error:
             raise self._host.refusal(error) from error
-        self.forget(partition)
+        self.remove(partition)
         logger.error(
             "a damaged log continues without its lost records", log=path, log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset, was_flushed_up_to=None if entry is None else entry.recovery_point,
-            lost=[f"{one.start_offset} to {one.end_offset - 1}" for one in losses],
+            lost=[f"{loss.start_offset} to {loss.end_offset - 1}" for loss in losses],
         )  # fmt: skip
         return log

@@ -265,7 +265,7 @@ class DirectoryRecords:
                 run_at_once(self.write_checkpoints(logs))
                 self._are_checkpoints_behind = False
 
-    def note(self, logs: Iterable[RecordedLog], *, is_synced: bool = True) -> bool:
+    def record(self, logs: Iterable[RecordedLog], *, is_synced: bool = True) -> bool:
         """Record the durable state of some logs in the inventory; return whether any of it has changed.
 
         Without `is_synced` the change is durable only after `sync`.
@@ -288,7 +288,7 @@ class DirectoryRecords:
         is_news = False
         for some in slices(list(logs.values()), SLICE_LINES):
             present = [log for log in some if logs.get(log.partition) is log]
-            is_news |= self.note(present, is_synced=False)
+            is_news |= self.record(present, is_synced=False)
             for log in present:
                 look(log)
             yield None
@@ -455,7 +455,7 @@ class DirectoryRecords:
 
     def forget_checkpoints(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget the offsets of logs that are gone; call `write_outdated_checkpoints` afterwards."""
-        self._checkpoints.forget(partitions)
+        self._checkpoints.remove(partitions)
 
     def write_outdated_checkpoints(self) -> None:
         """Write the checkpoint files that have offsets of logs which are gone."""

@@ -37,7 +37,7 @@ class DueFlushes:
             self._add(log)
             self._set_timer()
 
-    def forget(self, log: PartitionLog) -> None:
+    def remove(self, log: PartitionLog) -> None:
         """Remove a log that is deleted from the queue."""
         if log in self._queued:
             self._queued.discard(log)
@@ -65,9 +65,9 @@ class DueFlushes:
             self._timer.cancel()
         self._timer_due_ms = self._queue[0][0]
         delay_ms = min(max(1, self._timer_due_ms - self._runtime.wall_clock_ms()), DELAY_MAX_MS)
-        self._timer = self._runtime.call_later(delay_ms, self._look)
+        self._timer = self._runtime.call_later(delay_ms, self._flush_due)
 
-    def _look(self) -> None:
+    def _flush_due(self) -> None:
         self._timer = None
         now_ms = self._runtime.wall_clock_ms()
         later: list[PartitionLog] = []

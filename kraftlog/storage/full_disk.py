@@ -59,7 +59,7 @@ class FullDisk:
             LOW_WATER_BYTES if self.space is None else min(LOW_WATER_BYTES, self.space.total_bytes // LOW_WATER_DIVISOR)
         )
 
-    def take(self, size_bytes: int) -> None:
+    def reserve(self, size_bytes: int) -> None:
         """Reserve room for records. Raises OutOfSpace if too little would be left for the broker's own files."""
         if self.space is None:
             return

@@ -40,17 +40,17 @@ class _Waiting(NamedTuple):
     on_durable: OnDurable
 
 
-def _tell(told: Iterable[tuple[_Waiting, ApiError | None]]) -> None:
+def _call_back(answered: Iterable[tuple[_Waiting, ApiError | None]]) -> None:
     """Call all callbacks. An Exception of one is logged; another BaseException is raised after the last callback."""
     ending: BaseException | None = None
-    for one, answer in told:
+    for waiter, answer in answered:
         try:
-            one.on_durable(answer)
+            waiter.on_durable(answer)
         except Exception:
-            topic, partition_id = one.log.partition
+            topic, partition_id = waiter.log.partition
             logger.exception(
                 "a callback for a durable append failed: its client may get no answer",
-                topic=topic, partition=partition_id, end_offset=one.end_offset, is_durable=answer is None,
+                topic=topic, partition=partition_id, end_offset=waiter.end_offset, is_durable=answer is None,
             )  # fmt: skip
         except BaseException as error:
             ending = ending or error
@@ -114,21 +114,21 @@ class GroupCommit:
             self._is_requested = True
             self._flusher.request()
 
-    def forget(self, log: PartitionLog, error: ApiError) -> None:
+    def fail(self, log: PartitionLog, error: ApiError) -> None:
         """Call the callbacks of a deleted log with `error`."""
-        gone = [one for one in self._waiting if one.log is log]
-        self._waiting = [one for one in self._waiting if one.log is not log]
-        _tell((one, error) for one in gone)
+        gone = [waiter for waiter in self._waiting if waiter.log is log]
+        self._waiting = [waiter for waiter in self._waiting if waiter.log is not log]
+        _call_back((waiter, error) for waiter in gone)
 
     def fail_all(self, error: ApiError) -> None:
         """Call all callbacks with `error`: the directory is offline."""
         waiting, self._waiting = self._waiting, []
-        _tell((one, error) for one in waiting)
+        _call_back((one, error) for one in waiting)
 
     # --- for the Flusher ----------------------------------------------------------------------------------------------
 
     def _has_many_logs(self) -> bool:
-        return len(self._waiting) > SLICE_PARTITIONS < len({id(one.log) for one in self._waiting})
+        return len(self._waiting) > SLICE_PARTITIONS < len({id(waiter.log) for waiter in self._waiting})
 
     def flush(self) -> None:
         """Flush the logs with waiting appends, on the caller's thread."""
@@ -139,7 +139,7 @@ class GroupCommit:
     def start_flush(self) -> LogFlushes:
         """Begin to flush the logs whose appends have waited longest."""
         self._started = LogFlushes([])
-        waited_for = {id(one.log): one.log for one in self._waiting}.values()
+        waited_for = {id(waiter.log): waiter.log for waiter in self._waiting}.values()
         for log in islice((log for log in waited_for if not log.durability.is_flushed), FLUSHED_LOGS_MAX):
             self._started.pending.append((log, log.durability.start_flush()))
         return self._started
@@ -160,7 +160,7 @@ class GroupCommit:
         self.flush_times.observe(self._flusher.last_flush_ms)
         waiting, self._waiting = self._waiting, []
         try:
-            _tell(self._answers(waiting))
+            _call_back(self._answers(waiting))
         finally:
             self._is_requested = bool(self._waiting)
             if self._is_requested:
@@ -168,13 +168,13 @@ class GroupCommit:
 
     def _answers(self, waiting: list[_Waiting]) -> Iterator[tuple[_Waiting, ApiError | None]]:
         """Yield the waiting appends whose outcome is known; the others continue to wait."""
-        for one in waiting:
-            if one.log.recovery_point >= one.end_offset:
-                yield one, None
-            elif one.log.log_end_offset < one.end_offset:
-                yield one, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _TRUNCATED)
+        for waiter in waiting:
+            if waiter.log.recovery_point >= waiter.end_offset:
+                yield waiter, None
+            elif waiter.log.log_end_offset < waiter.end_offset:
+                yield waiter, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _TRUNCATED)
             else:
-                self._waiting.append(one)
+                self._waiting.append(waiter)
 
     def _on_error(self, error: BaseException) -> None:
         if self._started is None:

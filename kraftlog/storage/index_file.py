@@ -109,12 +109,12 @@ class IndexFile:
             self._file().truncate(entry_count * self._packing.size)
         self.entry_count = entry_count
 
-    def forget(self) -> None:
-        """Forget all entries, in memory and in the file: the caller adds others, then calls `write_anew`."""
+    def clear(self) -> None:
+        """Forget all entries, in memory and in the file: the caller adds others, then calls `rewrite`."""
         self._unwritten.clear()
         self.entry_count = self._written_count = 0
 
-    def write_anew(self) -> None:
+    def rewrite(self) -> None:
         """Replace the file by one with the present entries, durably. Raises StorageError, FlushFailed.
 
         Without room the file is removed: the entries stay in memory, and the next startup rebuilds the file.

@@ -42,8 +42,8 @@ class LeaderEpochs:
 
     def are_saved_below(self, end_offset: int) -> bool:
         """Whether the file has all entries below `end_offset`; a startup drops the other ones."""
-        return not self.is_changed or [one for one in self._saved if one[1] < end_offset] == [
-            one for one in self._entries if one[1] < end_offset
+        return not self.is_changed or [entry for entry in self._saved if entry[1] < end_offset] == [
+            entry for entry in self._entries if entry[1] < end_offset
         ]
 
     @property

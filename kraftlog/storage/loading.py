@@ -222,7 +222,7 @@ class Loader:
             self._recover([base_offset])
             return self._segments.pop()
         segment, scan = self._read_segment(base_offset, (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
-        self._judge(scan, [next_offset])
+        self._check_tail(scan, [next_offset])
         self._close_indexes(segment)
         segment.end_offset = next_offset
         self._make_durable(segment)
@@ -271,7 +271,7 @@ class Loader:
             for _, header in segment.batches(0):
                 if header.leader_epoch > self._epochs.latest and self._are_epochs_known:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
-            self._judge(scan, later)
+            self._check_tail(scan, later)
             self._segments.append(segment)
             if scan.end_position < scan.file_bytes or self._has_lost_end(segment, later):
                 self._cut(segment, scan, later)
@@ -314,15 +314,15 @@ class Loader:
         segment = Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
         scan = SegmentScan(self._files, segment.path, base_offset)
         for position, header in scan.batches():
-            segment.note(position, header, self._config.index_interval_bytes)
+            segment.index_batch(position, header, self._config.index_interval_bytes)
         self._bytes_read += scan.file_bytes
         return segment, scan
 
-    def _judge(self, scan: SegmentScan, later: list[int]) -> None:
+    def _check_tail(self, scan: SegmentScan, later: list[int]) -> None:
         flushed = min([self._known.recovery_point, *later[:1]])
         if self._known.log_start_offset >= self._known.recovery_point:
             flushed = 0  # everything flushed was deleted
-        scan.judge(flushed, is_last=not later, has_valid_successor=any(map(self._has_valid_batch, later)))
+        scan.check_tail(flushed, is_last=not later, has_valid_successor=any(map(self._has_valid_batch, later)))
 
     def _close_indexes(self, segment: Segment) -> None:
         """Write the indexes; without room they stay in memory, and the next flush writes them."""

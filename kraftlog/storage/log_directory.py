@@ -82,7 +82,7 @@ class LogDirectory:
         self.expected: set[TopicPartition] = set()
         """The partitions whose logs are about to be created here."""
         self.full_disk = FullDisk(path, self.space)
-        self.commits = GroupCommit(runtime, self.refusal, self.note_all)
+        self.commits = GroupCommit(runtime, self.refusal, self.record_files_of)
         self._due_flushes = DueFlushes(runtime, self.commits)
         self._folders = LogFolders(handles, path, records)
         self.removal = LogRemoval(self, files, path, self._folders, self.retire)
@@ -217,14 +217,14 @@ class LogDirectory:
 
     def retire(self, partition: TopicPartition, reason: ApiError) -> None:
         """Stop using a log; its files remain. Waiting appends fail with `reason`."""
-        self.findings.forget(partition)
+        self.findings.remove(partition)
         self._take_out(partition, reason, f"{join(self.path, directory_name(partition))} was deleted")
 
     def _take_out(self, partition: TopicPartition, error: ApiError, reason: str) -> None:
         log = self.logs.pop(partition, None)
         if log is not None:
-            self.commits.forget(log, error)
-            self._due_flushes.forget(log)
+            self.commits.fail(log, error)
+            self._due_flushes.remove(log)
             log.retire(reason)
 
     def acknowledge(self, log: RecordedLog, end_offset: int, on_durable: OnDurable) -> None:
@@ -266,14 +266,14 @@ class LogDirectory:
         """Return the wall clock in milliseconds."""
         return self._runtime.wall_clock_ms()
 
-    def note(self, log: RecordedLog) -> None:
+    def record_files(self, log: RecordedLog) -> None:
         """Record the durable state of a log in the inventory. An error of the disk takes the directory offline."""
-        self.note_all([log])
+        self.record_files_of([log])
 
-    def note_all(self, logs: Sequence[RecordedLog]) -> None:
-        """Like `note`, with one sync for all logs."""
+    def record_files_of(self, logs: Sequence[RecordedLog]) -> None:
+        """Like `record_files`, with one sync for all logs."""
         try:
-            self.records.note([log for log in logs if self.logs.get(log.partition) is log])
+            self.records.record([log for log in logs if self.logs.get(log.partition) is log])
         except (StorageError, FlushFailed) as error:
             self.refusal(error)
 

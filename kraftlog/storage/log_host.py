@@ -70,7 +70,7 @@ class LogHost(Protocol):
         """The directory's records of its logs; they change before a log's own files do."""
         ...
 
-    def note(self, log: RecordedLog) -> None:
+    def record_files(self, log: RecordedLog) -> None:
         """Record the durable state of a log in the inventory. An error of the disk takes the directory offline."""
         ...
 

@@ -115,7 +115,9 @@ class LogManager:
 
     def directories_of(self, partition: TopicPartition) -> list[LogDirectory]:
         """Return the directories that have a log of a partition, online or not."""
-        return [of for of in self.directories if partition in of.logs or partition in of.damaged]
+        return [
+            directory for directory in self.directories if partition in directory.logs or partition in directory.damaged
+        ]
 
     def assess(self, partition: TopicPartition, topic_id: UUID) -> Finding:
         """Classify this broker's log of a partition; `topic_id` is the topic's id in the metadata (DB-89).
@@ -176,7 +178,7 @@ class LogManager:
             if other is not directory:  # `other` was offline for a while, in which the log was made in this one
                 other.findings.forget_missing([partition])
         log = directory.create_log(partition, topic_id, config, self.runtime.wall_clock_ms(), self.new_id())
-        self.missing.forget(partition)
+        self.missing.remove(partition)
         return log
 
     def expecting(self, partition: TopicPartition, topic_id: UUID) -> list[LogDirectory]:
@@ -207,7 +209,7 @@ class LogManager:
 
         Waiting appends fail with `reason`.
         """
-        self.missing.forget(partition)
+        self.missing.remove(partition)
         found = self.directories_of(partition)
         for directory in found:
             directory.retire(partition, reason)

@@ -63,6 +63,6 @@ class MissingLogs:
         """Return why a partition's log is missing."""
         return self._reasons[partition]
 
-    def forget(self, partition: TopicPartition) -> None:
+    def remove(self, partition: TopicPartition) -> None:
         """Forget a partition that has a log again, or no replica here."""
         self._reasons.pop(partition, None)

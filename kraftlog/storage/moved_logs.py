@@ -106,7 +106,7 @@ def take_over(records: DirectoryRecords, known: Known, moved: MovedLog | None) -
     if records.topic_ids[moved.partition] != moved.entry.topic_id:
         return known  # it is of another topic of that name
     with contextlib.suppress(OutOfSpace):  # then only the other inventory has it
-        records.note([moved])
+        records.record([moved])
     return replace(
         known, entry=moved.entry, recovery_point=moved.recovery_point_to_save,
         log_start_offset=moved.entry.log_start_offset,

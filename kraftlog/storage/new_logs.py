@@ -62,13 +62,13 @@ def expect_logs(logs: LogManager, wanted: Mapping[TopicPartition, tuple[UUID, UU
     without this call needs a sync of its own.
     """
     expected: dict[UUID, dict[TopicPartition, UUID]] = {}
-    counts = {of.directory_id: len(of.logs) + len(of.damaged) for of in logs.online}
-    takes_new = [of.directory_id for of in logs.online if of.directory_id not in logs.cordoned]
+    counts = {log_dir.directory_id: len(log_dir.logs) + len(log_dir.damaged) for log_dir in logs.online}
+    takes_new = [log_dir.directory_id for log_dir in logs.online if log_dir.directory_id not in logs.cordoned]
     for some in slices(list(wanted.items()), SLICE_LINES):
         for partition, (topic_id, wanted_id) in some:
             if wanted_id not in counts and not takes_new:
                 continue
-            chosen = wanted_id if wanted_id in counts else min(takes_new, key=lambda of: counts[of])
+            chosen = wanted_id if wanted_id in counts else min(takes_new, key=lambda log_dir: counts[log_dir])
             counts[chosen] += 1
             expected.setdefault(chosen, {})[partition] = topic_id
         yield None

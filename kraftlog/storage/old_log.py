@@ -114,7 +114,7 @@ class OldLog:
 
     # --- forgetting ---------------------------------------------------------------------------------------------------
 
-    def forget(self, high_watermark: int, epochs: LeaderEpochs) -> None:
+    def delete_obsolete(self, high_watermark: int, epochs: LeaderEpochs) -> None:
         """Remove the old log if it can no longer be needed with this high watermark."""
         if self._files and epochs.is_committed(self._files[-1].leader_epoch, high_watermark):
             self._remove()

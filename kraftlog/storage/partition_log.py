@@ -22,7 +22,6 @@ from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_scan import ScanBudget
 from kraftlog.storage.appends import Appended, check_produced, check_replicated, fitting
 from kraftlog.storage.config import PartitionLogConfig
-from kraftlog.storage.cut_records import CutRecords
 from kraftlog.storage.durability import Durability
 from kraftlog.storage.file_handles import FileHandles
 from kraftlog.storage.formats.batch_header import (
@@ -47,6 +46,7 @@ from kraftlog.storage.producer_states import EndMarker, Origin
 from kraftlog.storage.retention import NOTHING, Deletable, deletable
 from kraftlog.storage.rewrites import Rewrites
 from kraftlog.storage.segment_list import SegmentList
+from kraftlog.storage.truncated_records import TruncatedRecords
 
 HIGH_WATERMARK: Final = -1
 """As the offset of DeleteRecords: up to the high watermark."""
@@ -74,7 +74,7 @@ class PartitionLog:
         self._handles = handles
         self._host = host
         self._segments = SegmentList(handles, directory, loaded.segments)
-        self._cut_records = CutRecords(handles, directory, self._segments, loaded.names)
+        self._truncated_records = TruncatedRecords(handles, directory, self._segments, loaded.names)
         self._old_log = OldLog(handles, directory, loaded.names)
         self._health = LogHealth(partition, host)
         self.durability = Durability(
@@ -89,7 +89,7 @@ class PartitionLog:
         """Reads the log."""
         self.rewrites = Rewrites(
             handles, directory, partition, self._segments, self.producers, self.durability, self._health, host,
-            lambda: host.note(self),
+            lambda: host.record_files(self),
         )  # fmt: skip
         """Rewrites closed segments."""
 
@@ -253,7 +253,7 @@ class PartitionLog:
     ) -> None:
         """Write consecutive batches, which are the content of `data`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         try:
-            self._host.full_disk.take(len(data))
+            self._host.full_disk.reserve(len(data))
             segment = self._segments.last
             if segment.size_bytes and segment.why_roll(self.config, headers[0], headers[-1], len(data), now_ms):
                 self._roll(headers[0].base_offset, now_ms)
@@ -335,20 +335,20 @@ class PartitionLog:
         """
         if self.durability.is_new:
             self.durability.sync_names()
-            self._host.note(self)
+            self._host.record_files(self)
 
     def truncate_as_follower(self, end_offset: int, leader_epoch: int) -> None:
         """Like `truncate`, but keep the truncated records, which that epoch's leader lacks, beside the log (DB-31)."""
         with self._health:
-            self._cut_records.keep(end_offset, leader_epoch, self.high_watermark)
+            self._truncated_records.keep(end_offset, leader_epoch, self.high_watermark)
         self.truncate(end_offset)
 
     def forget_kept_records(self) -> None:
         """Remove the files kept at a truncation or start-over, if the high watermark shows that they are not needed."""
-        if len(self._cut_records) or len(self._old_log):
+        if len(self._truncated_records) or len(self._old_log):
             with self._health:
-                self._cut_records.forget(self.high_watermark, self.epochs)
-                self._old_log.forget(self.high_watermark, self.epochs)
+                self._truncated_records.delete_obsolete(self.high_watermark, self.epochs)
+                self._old_log.delete_obsolete(self.high_watermark, self.epochs)
 
     def remove_old_log_without_room(self) -> None:
         """Remove the old log that a start-over has left, if less than a tenth of the disk is free."""
@@ -370,7 +370,7 @@ class PartitionLog:
             self.establish()
             if end_offset <= self._segments.first.base_offset:
                 self._start_over(end_offset)
-                self._host.note(self)
+                self._host.record_files(self)
                 return
             found = self._segments.locate(end_offset)
             cut_offset = end_offset if found is None else min(end_offset, found[1].header.base_offset)
@@ -380,13 +380,13 @@ class PartitionLog:
                 self._segments.remove_last()
             self._segments.last.truncate(end_offset)
             self._settle_after_cut()
-            self._host.note(self)
+            self._host.record_files(self)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records, durably; the empty log starts at `offset`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         with self._health:
             self._start_over(offset)
-            self._host.note(self)
+            self._host.record_files(self)
 
     def start_over_as_follower(self, offset: int, leader_epoch: int) -> None:
         """Like `truncate_fully_and_start_at`, but set the old log aside, which that epoch's leader lacks (DB-34)."""
@@ -394,7 +394,7 @@ class PartitionLog:
             is_kept = self.size_bytes > 0 and self._old_log.begin(offset, leader_epoch)
             self._start_over(offset, self._old_log if is_kept else None)
             self._old_log.end()
-            self._host.note(self)
+            self._host.record_files(self)
 
     def _start_over(self, offset: int, old_log: OldLog | None = None) -> None:
         # After retention only the first segment shows the log start offset. While there is no segment, a crash must not

@@ -115,7 +115,7 @@ class SegmentScan:
         )
         return header if is_in_place else None
 
-    def judge(self, recovery_point: int, *, is_last: bool, has_valid_successor: bool) -> None:
+    def check_tail(self, recovery_point: int, *, is_last: bool, has_valid_successor: bool) -> None:
         """Raise DamagedSegment if bytes follow the last valid batch that are not a torn tail.
 
         Also raise it if flushed records are missing. `is_last`: no later segment exists; `has_valid_successor`: a later

@@ -32,9 +32,10 @@ class Rewrites:
 
     def __init__(
         self, handles: FileHandles, directory: str, partition: TopicPartition, segments: SegmentList,
-        producers: ProducerHistory, durability: Durability, health: LogHealth, host: LogHost, note: Callable[[], None],
+        producers: ProducerHistory, durability: Durability, health: LogHealth, host: LogHost, record_files: Callable[[],
+        None],
     ) -> None:  # fmt: skip
-        """`note` records the log's files in the inventory."""
+        """`record_files` records the log's files in the inventory."""
         self._handles = handles
         self._directory = directory
         self._partition = partition
@@ -43,7 +44,7 @@ class Rewrites:
         self._durability = durability
         self._health = health
         self._host = host
-        self._note = note
+        self._record_files = record_files
         self._under_way: Rewrite | None = None
 
     @property
@@ -88,12 +89,12 @@ class Rewrites:
             segment.close_indexes()
             self._make_durable(segment)
         self._producers.write_indexes(rewrite.old, rewrite.new, CLEANED_SUFFIX)
-        self._note()  # so that a startup after a crash does not recover segments that have become shorter
+        self._record_files()  # so that a startup after a crash does not recover segments that have become shorter
         self._host.records.about_to_rewrite(self._partition, rewrite.replaced)
         self._producers.forget_snapshots(rewrite.old, rewrite.new)
         self._segments.replace(rewrite.replaced, rewrite.new)
         self._producers.replaced(rewrite.old, rewrite.new)
-        self._note()
+        self._record_files()
 
     def _make_durable(self, segment: Segment) -> None:
         for path in segment.paths:

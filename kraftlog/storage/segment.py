@@ -156,11 +156,11 @@ class Segment:
         recent, interval_bytes = self._recent, config.index_interval_bytes
         for header in headers:
             recent[header.base_offset] = self.size_bytes
-            self.note(self.size_bytes, header, interval_bytes)
+            self.index_batch(self.size_bytes, header, interval_bytes)
         while len(recent) > RECENT_BATCHES:
             recent.popitem(last=False)
 
-    def note(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+    def index_batch(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
         """Account for the next batch of the segment, at a position; add index entries where they are due."""
         if not position:
             self._first_timestamp_ms = header.max_timestamp_ms
@@ -321,7 +321,7 @@ class Segment:
         logger.warning("the indexes of a segment are rebuilt", path=self.path, reason=str(reason))
         size_bytes, end_offset = self.size_bytes, self.end_offset
         for file in (self.offsets.file, self.times.file):
-            file.forget()
+            file.clear()
         self.largest = self.times.last
         self._bytes_since_entry = 0
         try:
@@ -330,13 +330,13 @@ class Segment:
                 if not self.end_offset <= header.base_offset <= header.last_offset < end_offset:
                     what = f"a batch has offsets {header.base_offset} to {header.last_offset}"
                     raise DamagedSegment(self.path, position, f"{what}, after offset {self.end_offset - 1}")
-                self.note(position, header, REBUILT_INDEX_INTERVAL_BYTES)
+                self.index_batch(position, header, REBUILT_INDEX_INTERVAL_BYTES)
         finally:
             self.size_bytes, self.end_offset = size_bytes, end_offset
         self.times.add(self.largest)
         self._is_largest_checked = True
         for file in (self.offsets.file, self.times.file):
-            file.write_anew()
+            file.rewrite()
 
     def check_largest(self) -> bool:
         """Verify `largest` against the log, once after startup; return whether it has changed."""

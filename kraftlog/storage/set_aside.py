@@ -63,11 +63,11 @@ def set_copies_aside(logs: LogManager, partition: TopicPartition, topic_id: UUID
     if len(found) < 2:
         return
 
-    def rank(of: LogDirectory) -> tuple[bool, bool, bool, int, int]:
-        log = of.logs.get(partition)
-        is_of_topic = of.records.topic_ids.get(partition) in (None, topic_id)
+    def rank(log_dir: LogDirectory) -> tuple[bool, bool, bool, int, int]:
+        log = log_dir.logs.get(partition)
+        is_of_topic = log_dir.records.topic_ids.get(partition) in (None, topic_id)
         has_records = log is None or log.log_end_offset > 0
-        return (is_of_topic, has_records, of.directory_id == assigned_id, *_latest(log))
+        return (is_of_topic, has_records, log_dir.directory_id == assigned_id, *_latest(log))
 
     used = max(found, key=rank)
     for directory in found:
@@ -84,7 +84,7 @@ def set_old_aside(logs: LogManager, partition: TopicPartition, assigned_id: UUID
     directory = logs.directory_of(partition)
     if directory is None or is_reserved(assigned_id.bytes) or partition in directory.records.came_by_hand:
         return
-    if assigned_id not in [of.directory_id for of in logs.directories] and not logs.failed:
+    if assigned_id not in [log_dir.directory_id for log_dir in logs.directories] and not logs.failed:
         _set_stray_aside(logs, directory, partition, old=True)
 
 
@@ -128,7 +128,7 @@ def _forget_missing_strays(logs: LogManager, topic_id_of: Callable[[TopicPartiti
     for directory in logs.online:
         found: list[TopicPartition] = []
         for some in slices(directory.records.partitions, SLICE_LINES):
-            found += [one for one in some if topic_id_of(one) is None and logs.directory_of(one) is None]
+            found += [stray for stray in some if topic_id_of(stray) is None and logs.directory_of(stray) is None]
             yield None
         try:
             yield from directory.findings.forget_all_missing(found)

@@ -28,10 +28,10 @@ from raft.core.types import LeaderAndEpoch, ReplicaKey
 from raft.core.validation import is_for_this_replica, may_enter_epoch, refuse_voter_request
 
 
-class Verdict(Enum):
+class ResponseHandling(Enum):
     """How to continue with an answer after the leader information that every answer contains was applied."""
 
-    TAKE = auto()
+    PROCESS = auto()
     """The handler of its request processes the rest."""
     DROP = auto()
     """The rest no longer matters."""
@@ -146,30 +146,32 @@ def _wait_for_election_ms(environment: Environment, preferred: Sequence[ReplicaK
     return maximum
 
 
-def on_common_response(environment: Environment, replica: ReplicaState, output: Output, response: Response) -> Verdict:
+def on_common_response(
+    environment: Environment, replica: ReplicaState, output: Output, response: Response
+) -> ResponseHandling:
     """Apply what every answer contains about the leader (RF-61)."""
     error = response.error
     if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
-        return Verdict.BACK_OFF
+        return ResponseHandling.BACK_OFF
     if not may_enter_epoch(environment, replica, response.leader.epoch):
-        return Verdict.BACK_OFF
+        return ResponseHandling.BACK_OFF
     if isinstance(response, VoteResponse) and response.leader.epoch < replica.epoch:
         # Consider a candidate in epoch 6 whose directory id differs from the one in the voter set of 2: 2 stays in
         # epoch 5, and refuses there. If the candidate ignored that answer, as it ignores other answers of an older
         # epoch, it would ask 2 again and again until its timer expires.
-        return Verdict.TAKE  # a rejection by a voter that did not enter the epoch
+        return ResponseHandling.PROCESS  # a rejection by a voter that did not enter the epoch
     if response.leader.epoch < replica.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         # Ignore the answer. But a replica in a higher epoch that looks for a leader would ask the others as fast as
         # they answer.
-        return Verdict.BACK_OFF if isinstance(replica.state, Unattached) else Verdict.DROP
+        return ResponseHandling.BACK_OFF if isinstance(replica.state, Unattached) else ResponseHandling.DROP
     if not is_credible_leader(environment, replica, output, response.leader):
-        return Verdict.BACK_OFF
+        return ResponseHandling.BACK_OFF
     epoch = replica.epoch
     learned = learn_of_leader(environment, replica, output, response.leader)
     if replica.epoch != epoch:
-        return Verdict.DROP
+        return ResponseHandling.DROP
     if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-        return Verdict.DROP if learned else Verdict.BACK_OFF
+        return ResponseHandling.DROP if learned else ResponseHandling.BACK_OFF
     if error is ErrorCode.BROKER_NOT_AVAILABLE:
-        return Verdict.BACK_OFF
-    return Verdict.TAKE
+        return ResponseHandling.BACK_OFF
+    return ResponseHandling.PROCESS

@@ -80,7 +80,7 @@ from raft.core.events import (
     StateMachineFenced,
     TimePassed,
 )
-from raft.core.leader_discovery import Verdict, on_common_response
+from raft.core.leader_discovery import ResponseHandling, on_common_response
 from raft.core.log import LogState
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -303,10 +303,10 @@ class Replica(ReplicaView):
         """Process the answer. Return False to back off from that peer."""
         environment, replica, output = self._environment, self._replica_state, self._output
         response = event.response
-        verdict = on_common_response(environment, replica, output, response)
+        handling = on_common_response(environment, replica, output, response)
         newcomers.note_answer(environment, replica, pending, response)
-        if verdict is not Verdict.TAKE:
-            return verdict is Verdict.DROP
+        if handling is not ResponseHandling.PROCESS:
+            return handling is ResponseHandling.DROP
         match pending.request, response:
             case FetchRequest() as request, FetchResponse():
                 return following.on_fetch_response(

@@ -29,7 +29,7 @@ def on_state_digest_reported(
         return
     replica.state_machine.digests.note(digest)
     if isinstance(replica.state, Leader):
-        _judge_all(environment, replica.state_machine, output, replica.state)
+        _compare_all(environment, replica.state_machine, output, replica.state)
 
 
 def on_expected_digest(
@@ -53,9 +53,9 @@ def note_digest(
         return
     progress.state_digests.note(digest)
     if leader.voters.get(progress.key.node_id) is progress:
-        _judge_all(environment, machine, output, leader)
+        _compare_all(environment, machine, output, leader)
     else:
-        _judge(progress, _right_digests(machine, leader))
+        _compare(progress, _right_digests(machine, leader))
 
 
 def expected_digest(leader: Leader, key: ReplicaKey | None) -> StateDigest | None:
@@ -97,14 +97,14 @@ def _right_digests(machine: LocalStateMachine, leader: Leader) -> dict[Offset, b
     return {end_offset: digest for end_offset, digest in right.items() if digest is not None}
 
 
-def _judge_all(environment: Environment, machine: LocalStateMachine, output: Output, leader: Leader) -> None:
+def _compare_all(environment: Environment, machine: LocalStateMachine, output: Output, leader: Leader) -> None:
     """Compare all replicas after a voter's report, which may complete a majority. A leader may be fenced, too."""
     # All replicas are compared again, since the report of one voter may complete a majority for offsets that other
     # replicas reported long ago.
     right = _right_digests(machine, leader)
     leader.state_alarm_offset = _alarm_offset(machine, leader)
     for progress in (*leader.voters.values(), *leader.observers.values()):
-        _judge(progress, right)
+        _compare(progress, right)
     for own in reversed(machine.digests):
         if own.end_offset in right:
             _fence_unless_equal(environment, machine, output, StateDigest(own.end_offset, right[own.end_offset]))
@@ -121,7 +121,7 @@ def _alarm_offset(machine: LocalStateMachine, leader: Leader) -> Offset | None:
     return None
 
 
-def _judge(progress: ReplicaProgress, right: Mapping[Offset, bytes]) -> None:
+def _compare(progress: ReplicaProgress, right: Mapping[Offset, bytes]) -> None:
     """Compare the last comparable checkpoint. A mark is removed when the replica is right there or further on."""
     marked = progress.expected_state_digest
     for digest in reversed(progress.state_digests):

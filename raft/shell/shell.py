@@ -265,7 +265,7 @@ class Shell:
         if self._observer is not None:
             self._observer.stepped(event, actions, self.replica)
         self._actions.extend(actions)
-        self._carry_out()
+        self._execute()
         if not self._closed:
             self._timer.set()
         self._check_shutdown()
@@ -295,7 +295,7 @@ class Shell:
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self) -> None:
+    def _execute(self) -> None:
         is_more_committed = False
         while self._actions and not self._persisting and not self._closed:
             action = self._actions.popleft()
@@ -388,7 +388,7 @@ class Shell:
                 raise failure
             self._persisting = False
             if not self._closed:
-                self._carry_out()
+                self._execute()
                 self._check_shutdown()
         except BaseException as error:
             self._fatal(error)

@@ -256,7 +256,7 @@ class _Recovery:
                 raise self._corrupt(segment, f"the segment after it starts at offset {next_base_offset}")
             return
         if torn_end > segment.end_position:
-            self._judge_damage(segment, data, torn_end)
+            self._classify_damage(segment, data, torn_end)
         if not self.begins_anew and self._durable_offset > max(segment.end_offset, self._start.offset):
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
         # Consider a follower with records 300 to 899 that fetched the snapshot (1500, epoch 6). The file with the log
@@ -330,7 +330,7 @@ class _Recovery:
             f" {batch.epoch}: they are not of one log"
         )
 
-    def _judge_damage(self, segment: Segment, data: bytes, torn_end: int) -> None:
+    def _classify_damage(self, segment: Segment, data: bytes, torn_end: int) -> None:
         """Raise CorruptLog unless the data after the segment's last frame is a torn tail, or the log starts over.
 
         From `torn_end` on there are only zeros; the last frame may also end in zeros. A log that ends below its start
@@ -375,7 +375,7 @@ class _Recovery:
         """Cut the torn tail, rewrite what is not certainly durable, and flush."""
         if torn_end > segment.end_position:
             segment.trim()
-        # In the example of `_judge_damage`, with all three frames whole: 110 is known to be durable, so C alone is
+        # In the example of `_classify_damage`, with all three frames whole: 110 is known to be durable, so C alone is
         # written again. It may be in the page cache only, since a flush that failed before the crash can leave pages
         # marked clean.
         durable_count = bisect_right(self._frame_ends, self._durable_offset, key=itemgetter(0))

@@ -69,14 +69,14 @@ class MetadataMachine:
         self._publishers = MetadataPublishers()
         self._waiters = OffsetWaiters(runtime)
         self._checkpointer = Checkpointer(store, runtime)
-        self._writer = RunWriter(store, runtime, self._checkpointer, self._obstacle, self._rotten, on_loop)
+        self._writer = RunWriter(store, runtime, self._checkpointer, self._obstacle, self._corrupt, on_loop)
         self._loader = SnapshotLoader(store, runtime, self._checkpointer, self._obstacle)
         self._runs: deque[Sequence[CommittedBatch]] = deque()
         """The rest of the current batches, yet to be written."""
         self._on_done: OnDone | None = None
         """Ends the current call of the listener; None if there is none."""
         self._report: Callable[[StateDigest], None] | None = None
-        self._on_rotten: Callable[[str], None] = self.fence_rotten
+        self._on_corruption: Callable[[str], None] = self.fence_corrupt
         self._unreported: list[StateDigest] = []
 
     @property
@@ -91,7 +91,7 @@ class MetadataMachine:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether it has stopped for good: see `fence` and `fence_rotten`."""
+        """Whether it has stopped for good: see `fence` and `fence_corrupt`."""
         return self._obstacle.fence is not None
 
     @property
@@ -152,7 +152,7 @@ class MetadataMachine:
             f"it differs from the quorum's at offset {expected.end_offset}",
         )
 
-    def fence_rotten(self, reason: str) -> None:
+    def fence_corrupt(self, reason: str) -> None:
         """Stop for good: the store's rows are not those that were applied, for `reason`, as a scrub has detected.
 
         Like `fence`, but nothing was derived from the wrong rows, so the snapshots stay.
@@ -164,16 +164,16 @@ class MetadataMachine:
                 reason,
             )
 
-    def set_rot_callback(self, on_rotten: Callable[[str], None]) -> None:
-        """Let `on_rotten` call `fence_rotten`, and notify others, when corruption prevents applying a record."""
-        self._on_rotten = on_rotten
+    def set_corruption_callback(self, on_corruption: Callable[[str], None]) -> None:
+        """Let `on_corruption` call `fence_corrupt`, and notify others, when corruption prevents applying a record."""
+        self._on_corruption = on_corruption
 
     def refuse_if_fenced(self) -> None:
         """Raise ApiError(KAFKA_STORAGE_ERROR) if the store's content must not be trusted."""
         self._obstacle.refuse_if_fenced()
 
-    def _rotten(self, reason: str) -> None:
-        self._on_rotten(reason)
+    def _corrupt(self, reason: str) -> None:
+        self._on_corruption(reason)
 
     def _fence_for(self, fence: str, mark: str) -> None:
         self._obstacle.fence = fence

@@ -55,15 +55,15 @@ class RunWriter:
         runtime: Runtime,
         checkpointer: Checkpointer,
         obstacle: Obstacle,
-        on_rotten: Callable[[str], None],
+        on_corruption: Callable[[str], None],
         on_loop: OnLoop,
     ) -> None:
-        """`on_rotten` is called when the rows that a record would change are not those that were applied."""
+        """`on_corruption` is called when the rows that a record would change are not those that were applied."""
         self._store = store
         self._runtime = runtime
         self._checkpointer = checkpointer
         self._obstacle = obstacle
-        self._on_rotten = on_rotten
+        self._on_corruption = on_corruption
         self._on_loop = on_loop
         self.on_committed: OnCommitted = lambda end_offset: False
         self.acknowledged_end_offset = Offset(0)
@@ -151,7 +151,7 @@ class RunWriter:
                 else:
                     self._checkpointer.make_room(self._room_made)
             case ReplayError() | sqlite3.DatabaseError() | ValueError():
-                self._look_for_rot(error)
+                self._check_for_corruption(error)
             case _:
                 self._end(error)
 
@@ -166,16 +166,16 @@ class RunWriter:
     def _wait(self) -> None:
         self._runtime.call_later(UNAVAILABLE_PAUSE_MS, self._try)
 
-    def _look_for_rot(self, error: BaseException) -> None:
+    def _check_for_corruption(self, error: BaseException) -> None:
         """Check whether the rows that the record would change are wrong, rather than the record."""
         found: list[str | None] = []
 
         def look() -> None:
-            found.append(self._store.find_rot())
+            found.append(self._store.find_corruption())
 
         def looked(failure: BaseException | None) -> None:
             if failure is None and found[0] is not None:
-                self._on_rotten(found[0])
+                self._on_corruption(found[0])
                 self._end(None)
             else:
                 self._end(failure or error)

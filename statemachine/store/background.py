@@ -47,17 +47,17 @@ async def run_to_end(process: Popen[bytes]) -> tuple[int, bytes, bytes]:
     """The process's exit code, its output and its error output; it is killed if this call is cancelled."""
     end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
     try:
-        said, complaints = await asyncio.shield(end)
+        output, error_output = await asyncio.shield(end)
     except BaseException:
         process.kill()
         await end
         raise
-    return process.returncode, said, complaints
+    return process.returncode, output, error_output
 
 
-def last_line(complaints: bytes) -> str:
+def last_line(error_output: bytes) -> str:
     """The last line of such a process's error output; empty if there is none."""
-    return (complaints.decode(errors="replace").strip().splitlines() or [""])[-1]
+    return (error_output.decode(errors="replace").strip().splitlines() or [""])[-1]
 
 
 def _environment() -> dict[str, str]:

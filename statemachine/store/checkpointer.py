@@ -146,10 +146,12 @@ class Checkpointer:
         self._must_be_still = True
         self._runtime.run_on_disk(
             lambda: done.append(self._store.write_ahead_log.start_over(wait_seconds)),
-            lambda error: self._started_over(partial(self._judge, bool(done and done[0]), is_large, is_long), error),
+            lambda error: self._started_over(
+                partial(self._decide_next, bool(done and done[0]), is_large, is_long), error
+            ),
         )
 
-    def _started_over(self, judge: Callable[[], None], error: BaseException | None) -> None:
+    def _started_over(self, decide_next: Callable[[], None], error: BaseException | None) -> None:
         self._must_be_still = False
         writer, self._held_writer = self._held_writer, None
         if writer is not None:
@@ -157,9 +159,9 @@ class Checkpointer:
         if error is not None:
             self._end(error)
         else:
-            self._guarded(judge)
+            self._guarded(decide_next)
 
-    def _judge(self, is_done: bool, is_large: bool, is_long: bool) -> None:
+    def _decide_next(self, is_done: bool, is_large: bool, is_long: bool) -> None:
         """Decide when to try again."""
         self._is_held = is_large and not is_done
         if is_long and not is_done:

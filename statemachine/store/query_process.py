@@ -32,7 +32,7 @@ from statemachine.store.sql import took_too_long
 from statemachine.words.limits import STATEMENT_START_SECONDS_MAX
 
 MODULE: Final = "statemachine.store.query_server"
-COMPLAINT_BYTES_MAX: Final = 64 * 1024
+ERROR_OUTPUT_BYTES_MAX: Final = 64 * 1024
 """The capacity of a pipe."""
 
 logger = structlog.get_logger(__name__)
@@ -138,7 +138,7 @@ class QueryProcess:
         if exit_code == -signal.SIGXCPU:
             raise took_too_long(timeout_seconds)
         if exit_code != 0:
-            raise _error(exit_code, self._complaints())
+            raise _error(exit_code, self._error_output())
         return list(decode_pieces(answer))
 
     def end(self) -> None:
@@ -154,19 +154,19 @@ class QueryProcess:
         self._is_ended = True
         os.killpg(self._process.pid, signal.SIGKILL)  # the process may have ended, its child may not
         exit_code = self._process.wait()
-        complaints = self._complaints()
+        error_output = self._error_output()
         self._stderr.close()
         self._connection.close()
-        return exit_code, complaints
+        return exit_code, error_output
 
-    def _complaints(self) -> bytes:
+    def _error_output(self) -> bytes:
         with suppress(BlockingIOError):
-            return os.read(self._stderr.fileno(), COMPLAINT_BYTES_MAX)
+            return os.read(self._stderr.fileno(), ERROR_OUTPUT_BYTES_MAX)
         return b""
 
 
-def _error(exit_code: int, complaints: bytes) -> ApiError:
-    logger.error("process of a query ended", code=exit_code, complaint=last_line(complaints))
+def _error(exit_code: int, error_output: bytes) -> ApiError:
+    logger.error("process of a query ended", code=exit_code, complaint=last_line(error_output))
     return ApiError(
         ErrorCode.UNKNOWN_SERVER_ERROR,
         f"the query's process ended with {exit_code}; see this node's log, and ask for less",

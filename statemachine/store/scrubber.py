@@ -12,7 +12,7 @@ import structlog
 
 from statemachine.store.background import last_line, run_to_end, start_module
 from statemachine.store.metadata_tables import StoreUnavailable
-from statemachine.store.scrub import ROTTEN_EXIT_CODE
+from statemachine.store.scrub import CORRUPT_EXIT_CODE
 from statemachine.store.store import MetadataStore
 
 SCRUB_INTERVAL_MS: Final = 24 * 60 * 60 * 1000
@@ -26,15 +26,15 @@ class Scrubber:
     """Scrubs at the start, unless the database is new, and then from time to time, in its own process."""
 
     def __init__(
-        self, store: MetadataStore, interval_ms: int, on_rotten: Callable[[str], None], *, is_new: bool = False
+        self, store: MetadataStore, interval_ms: int, on_corruption: Callable[[str], None], *, is_new: bool = False
     ) -> None:
         """`interval_ms` is from the end of a scrub to the beginning of the next; 0: only one scrub, at the start.
 
-        `on_rotten` is called on corruption, once. A database that `is_new` was empty when it was opened.
+        `on_corruption` is called on corruption, once. A database that `is_new` was empty when it was opened.
         """
         self._store = store
         self._interval_ms = interval_ms
-        self._on_rotten = on_rotten
+        self._on_corruption = on_corruption
         self._is_new = is_new
 
     async def run(self) -> None:
@@ -46,15 +46,17 @@ class Scrubber:
 
     async def scrub(self) -> float | None:
         """Scrub once. Return the number of seconds until the next scrub; None: there is none."""
-        code, said, complaints = await run_to_end(start_module("statemachine.store.scrub", (str(self._store.path),)))
-        if code == ROTTEN_EXIT_CODE:
-            self._on_rotten(last_line(complaints))
+        code, output, error_output = await run_to_end(
+            start_module("statemachine.store.scrub", (str(self._store.path),))
+        )
+        if code == CORRUPT_EXIT_CODE:
+            self._on_corruption(last_line(error_output))
             return None
         if code != 0:
-            logger.warning("metadata database was not scrubbed", reason=last_line(complaints) or f"exit code {code}")
+            logger.warning("metadata database was not scrubbed", reason=last_line(error_output) or f"exit code {code}")
             return RETRY_SECONDS
         try:
-            await asyncio.to_thread(self._store.complete_row_sums, json.loads(said))
+            await asyncio.to_thread(self._store.complete_row_sums, json.loads(output))
         except (StoreUnavailable, sqlite3.Error) as error:
             logger.warning("sums of rows stay partial until the next scrub", reason=str(error))
             return RETRY_SECONDS

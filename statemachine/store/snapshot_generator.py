@@ -14,7 +14,7 @@ from kraftbase.runtime import Runtime, Timer
 from kraftbase.said_once import SaidOnce
 from kraftbase.types import Offset
 from raft.core.types import LeaderAndEpoch
-from statemachine.store.scrub import RottenDatabase
+from statemachine.store.scrub import CorruptDatabase
 from statemachine.store.snapshot_worker import TakenSnapshot
 
 RETRY_MS: Final = 60_000
@@ -78,15 +78,15 @@ class SnapshotGenerator:
         self._is_shut_down = False
         self._on_closed: Callable[[], None] = lambda: None
         self._on_taken: Callable[[], None] = lambda: None
-        self._on_rotten: Callable[[str], None] = lambda reason: None
+        self._on_corruption: Callable[[str], None] = lambda reason: None
 
     def tell(self, on_taken: Callable[[], None]) -> None:
         """Call `on_taken` after each new snapshot from now on."""
         self._on_taken = on_taken
 
-    def set_rot_callback(self, on_rotten: Callable[[str], None]) -> None:
-        """Call `on_rotten` if the database is not what was applied; then no snapshot of it is taken."""
-        self._on_rotten = on_rotten
+    def set_corruption_callback(self, on_corruption: Callable[[str], None]) -> None:
+        """Call `on_corruption` if the database is not what was applied; then no snapshot of it is taken."""
+        self._on_corruption = on_corruption
 
     def replace_damaged(self) -> None:
         """A snapshot was damaged and deleted: take another one in the background."""
@@ -178,8 +178,8 @@ class SnapshotGenerator:
             self._start()
 
     def _failed(self, error: BaseException | None) -> None:
-        if isinstance(error, RottenDatabase):
-            self._on_rotten(str(error))
+        if isinstance(error, CorruptDatabase):
+            self._on_corruption(str(error))
         failure = StorageError(f"the snapshot could not be taken: {error}")
         waiting, self._waiting = self._waiting, []
         if not self._is_shut_down:

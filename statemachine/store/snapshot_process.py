@@ -12,7 +12,7 @@ from kraftbase.runtime import Runtime
 from snapshot.names import PART_SUFFIX, SUFFIX
 from statemachine.store.background import last_line, start_module
 from statemachine.store.private_copy import DIRECTORY_VARIABLE
-from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase
+from statemachine.store.scrub import CORRUPT_EXIT_CODE, CorruptDatabase
 from statemachine.store.snapshot_generator import OnTaken
 from statemachine.store.snapshot_worker import TakenSnapshot, decode_taken
 
@@ -27,7 +27,7 @@ class SnapshotProcess:
         self._runtime = runtime
 
     def __call__(self, on_taken: OnTaken) -> _Running:
-        """Begin to take one. `on_taken` gets it, or StorageError; RottenDatabase if the database is not what was
+        """Begin to take one. `on_taken` gets it, or StorageError; CorruptDatabase if the database is not what was
         applied.
         """
         token = token_hex(8)
@@ -74,9 +74,9 @@ class _Running:
 
 
 def _taken_by(process: Popen[bytes]) -> TakenSnapshot:
-    """The snapshot that the ended process has taken. Raises RottenDatabase and StorageError."""
-    said, complaints = process.communicate()
+    """The snapshot that the ended process has taken. Raises CorruptDatabase and StorageError."""
+    said, error_output = process.communicate()
     if process.returncode == 0:
         return decode_taken(said)
-    reason = last_line(complaints) or f"its process ended with {process.returncode}"
-    raise RottenDatabase(reason) if process.returncode == ROTTEN_EXIT_CODE else StorageError(reason)
+    reason = last_line(error_output) or f"its process ended with {process.returncode}"
+    raise CorruptDatabase(reason) if process.returncode == CORRUPT_EXIT_CODE else StorageError(reason)

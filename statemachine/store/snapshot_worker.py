@@ -21,7 +21,7 @@ from raft.core.types import OffsetAndEpoch
 from snapshot.store import SnapshotStore
 from statemachine.store.image import snapshot_point, write_image
 from statemachine.store.private_copy import open_copy
-from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_rows, telling_rot
+from statemachine.store.scrub import CORRUPT_EXIT_CODE, CorruptDatabase, check_rows, corruption_as_error
 
 
 class TakenSnapshot(NamedTuple):
@@ -39,10 +39,10 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
 
     A damaged snapshot of the same id is replaced. Readers and the writer of the database continue, and nothing holds
     its write-ahead log once the database is copied: writing a large snapshot may take minutes. Raises StorageError if
-    there is nothing to take, the database cannot be read or copied, or the snapshot cannot be written, RottenDatabase
+    there is nothing to take, the database cannot be read or copied, or the snapshot cannot be written, CorruptDatabase
     if the database is not what was applied; then there is no new snapshot.
     """
-    with telling_rot("what a snapshot is made of"), closing(open_copy(database)) as connection:
+    with corruption_as_error("what a snapshot is made of"), closing(open_copy(database)) as connection:
         point = snapshot_point(connection)
         if point is None:
             raise StorageError(f"nothing is applied to {database} yet, so there is nothing to take a snapshot of")
@@ -94,9 +94,9 @@ def main(arguments: Sequence[str]) -> int:
     database, directory, token = arguments
     try:
         taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory, token=lambda: token))
-    except RottenDatabase as error:
+    except CorruptDatabase as error:
         sys.stderr.write(f"{error}\n")
-        return ROTTEN_EXIT_CODE
+        return CORRUPT_EXIT_CODE
     except KraftlogError as error:
         sys.stderr.write(f"{error}\n")
         return 1

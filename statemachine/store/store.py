@@ -35,7 +35,7 @@ from statemachine.store.image import load_image
 from statemachine.store.metadata_tables import Applied, MetadataTables, PreparedRun
 from statemachine.store.query_lane import QueryLane
 from statemachine.store.query_messages import Statement
-from statemachine.store.scrub import RottenDatabase, scrub, telling_rot
+from statemachine.store.scrub import CorruptDatabase, corruption_as_error, scrub
 from statemachine.store.statement_lane import StatementLane
 from statemachine.store.write_ahead_log import WriteAheadLog
 from statemachine.tables.database import (
@@ -191,12 +191,12 @@ class MetadataStore:
         with self._writer_lock:
             self._tables.mark_diverged(reason)
 
-    def find_rot(self) -> str | None:
+    def find_corruption(self) -> str | None:
         """Scrub the database: return what the sums lack. For a thread: see `statemachine.store.scrub`."""
         try:
-            with telling_rot("its file"), closing(open_reader(self.path)) as connection:
+            with corruption_as_error("its file"), closing(open_reader(self.path)) as connection:
                 scrub(connection)
-        except RottenDatabase as error:
+        except CorruptDatabase as error:
             return str(error)
         except StorageError as error:
             logger.error("the metadata database cannot be read", reason=str(error))

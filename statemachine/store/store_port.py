@@ -134,6 +134,6 @@ class StorePort(Protocol):
         """Let the next start set the database aside. For the worker. Raises StoreUnavailable, sqlite3.Error."""
         ...
 
-    def find_rot(self) -> str | None:
+    def find_corruption(self) -> str | None:
         """Scrub the database: return what the sums lack. For the worker."""
         ...

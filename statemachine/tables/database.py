@@ -52,7 +52,7 @@ disks of a broker together; 0009 did not know which of them are full.
 """
 
 
-ROTTEN: Final = "its rows are not those that were applied"
+CORRUPT: Final = "its rows are not those that were applied"
 """How the reason for setting a corrupted database aside begins, if nothing was derived from it."""
 
 _APPLIED: Final = (
@@ -277,7 +277,7 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
             " use that cluster's data directory, or move the file away to have it rebuilt"
         )
     if row is not None and row[1] is not None:
-        raise UnusableDatabase(row[1]) if row[1].startswith(ROTTEN) else DivergedDatabase(row[1])
+        raise UnusableDatabase(row[1]) if row[1].startswith(CORRUPT) else DivergedDatabase(row[1])
 
 
 def check_tables(connection: sqlite3.Connection) -> None:

@@ -76,7 +76,7 @@ def test_who_waits_no_more_does_not_keep_others_waiting() -> None:
     shared.hold(80)
     assert not shared.try_hold(first, 70)
     assert not shared.try_hold(second, 10)
-    shared.forget(first)
+    shared.remove(first)
     assert (told, shared.held_bytes, shared.has_waiting) == ([second], 90, False)
 
 
@@ -156,7 +156,7 @@ class Sharing(RuleBasedStateMachine):
     @rule(number=st.integers(0, 3))
     def forget(self, number: int) -> None:
         self.waiting.pop(self.holders[number], None)
-        self.shared.forget(self.holders[number])
+        self.shared.remove(self.holders[number])
         self._forget_told()
 
     @invariant()

@@ -42,7 +42,7 @@ async def test_a_system_carries_out_steps_and_shows_its_records(name: str, tmp_p
     async with running(name, tmp_path) as system:
 
         async def done(step: steps.Step) -> tuple[Answer, list[Record]]:
-            answer = await system.carry_out(step)
+            answer = await system.execute(step)
             return answer, [record for record in await system.read_records() if record.kind != "ClearElr"]
 
         for broker_id in (1, 2):

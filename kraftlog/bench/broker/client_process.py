@@ -14,7 +14,7 @@ TIMEOUT_SECONDS: Final = 900.0
 """A load that takes longer is killed."""
 
 
-async def carried_out(load: Load) -> dict[str, float]:
+async def run_load(load: Load) -> dict[str, float]:
     """Run a load and return its figures. Raises ApiError with the client's last output if it failed or timed out."""
     kind = type(load).__name__
     try:

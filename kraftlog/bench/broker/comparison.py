@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from kraftlog.bench.broker.measure import Judged, Measure, Measures
+from kraftlog.bench.broker.measure import Bounded, Measure, Measures
 from kraftlog.bench.targets import Target
 
 OWN: Final = "kraftlog"
@@ -50,18 +50,18 @@ def targets(figure: str, measures: Sequence[Measure], pairs: Sequence[Pair]) -> 
     found = []
     for measure in measures:
         name = f"{figure}: {measure.label}"
-        if measure.judged is Judged.RATIO and measure.key in compared:
+        if measure.bounded is Bounded.RATIO and measure.key in compared:
             ratio = round(compared[measure.key], 3)
             found.append(Target(f"{name}, to Kafka", ratio, measure.bound, "times", measure.is_minimum, 2))
         elif measure.key not in own:
             continue
-        elif measure.judged is Judged.RATIO and measure.alone is not None:
+        elif measure.bounded is Bounded.RATIO and measure.alone is not None:
             found.append(
                 Target(name, own[measure.key], measure.alone, measure.unit, measure.is_minimum, measure.decimals)
             )
-        elif measure.judged is Judged.VALUE:
+        elif measure.bounded is Bounded.VALUE:
             found.append(_own_target(name, measure, own[measure.key]))
-        elif measure.judged is Judged.LARGEST:
+        elif measure.bounded is Bounded.LARGEST:
             found.append(_own_target(name, measure, largest(pairs, OWN)[measure.key]))
     return found
 

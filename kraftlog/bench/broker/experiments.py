@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlog.bench.broker.client_process import carried_out
+from kraftlog.bench.broker.client_process import run_load
 from kraftlog.bench.broker.comparison import Figures
 from kraftlog.bench.broker.experiment import Experiment
 from kraftlog.bench.broker.loads.connections import Connections
@@ -77,7 +77,7 @@ class ProduceExperiment(BrokerExperiment):
         """Produce once."""
         await system.topics.create(self.name, configs=system.flushed if self._is_flushed else system.unflushed)
         load = Produce(**self.of_load(system), batch_bytes=self._batch_bytes, total_bytes=self.sizes.total_bytes)
-        figures = await carried_out(load)
+        figures = await run_load(load)
         await system.topics.delete(self.name)
         return figures
 
@@ -93,13 +93,13 @@ class ConsumeExperiment(BrokerExperiment):
     async def prepare(self, system: System) -> None:
         """Fill the topic."""
         await system.topics.create(self.name, configs=system.unflushed)
-        await carried_out(Produce(**self.of_load(system), batch_bytes=LARGE_BATCH_BYTES, total_bytes=self._total_bytes))
+        await run_load(Produce(**self.of_load(system), batch_bytes=LARGE_BATCH_BYTES, total_bytes=self._total_bytes))
 
     async def measure(self, system: System) -> Figures:
         """Consume the topic once from its beginning; if it is cold, from the disk."""
         if self._is_cold:
             await system.topics.drop_from_page_cache(self.name)
-        return await carried_out(Consume(**self.of_load(system)))
+        return await run_load(Consume(**self.of_load(system)))
 
     async def clean_up(self, system: System) -> None:
         """Delete the topic."""
@@ -118,7 +118,7 @@ class OneRecordExperiment(BrokerExperiment):
         await system.topics.create(self.name, configs=system.flushed if self._is_flushed else system.unflushed)
         sizes = self.sizes
         load = OneRecord(**self.of_load(system), records=sizes.records, warm_up_records=sizes.warm_up_records)
-        figures = await carried_out(load)
+        figures = await run_load(load)
         await system.topics.delete(self.name)
         return figures
 
@@ -137,7 +137,7 @@ class ConnectionsExperiment(BrokerExperiment):
             seconds=self.sizes.seconds,
             warm_up_seconds=self.sizes.warm_up_seconds,
         )
-        figures = await carried_out(load)
+        figures = await run_load(load)
         await system.topics.delete(self.name)
         return figures
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 from rich.table import Table
 
 from kraftlog.bench.broker import own, stock_kafka
-from kraftlog.bench.broker.client_process import carried_out
+from kraftlog.bench.broker.client_process import run_load
 from kraftlog.bench.broker.comparison import KAFKA, OWN, Figures, Pair, largest
 from kraftlog.bench.broker.experiment import Experiment
 from kraftlog.bench.broker.loads.hostile import BYSTANDER, HOSTILE, PRODUCED, Fill, Hostile, HostileRequest
 from kraftlog.bench.broker.loop_reports import turns_in
-from kraftlog.bench.broker.measure import Judged, Measure
+from kraftlog.bench.broker.measure import Bounded, Measure
 from kraftlog.bench.broker.system import System
 from kraftlog.broker.settings import LOOP_REPORT_INTERVAL
 
@@ -52,7 +52,7 @@ class HostileExperiment(Experiment):
         suffix, count, partitions = MANY
         for number in range(count):
             await system.topics.create(f"{TOPIC}{suffix}-{number}", partitions, system.unflushed)
-        await carried_out(Fill(**self._of_load(system), partitions=PARTITIONS))
+        await run_load(Fill(**self._of_load(system), partitions=PARTITIONS))
 
     async def measure(self, system: System) -> Figures:
         """Send each request once."""
@@ -60,7 +60,7 @@ class HostileExperiment(Experiment):
         for name in HOSTILE:
             logs = [path for path in map(system.log_path, system.broker_ids) if path is not None]
             before = [path.stat().st_size for path in logs]
-            figures = await carried_out(Hostile(**self._of_load(system), request=name, seconds=self._seconds))
+            figures = await run_load(Hostile(**self._of_load(system), request=name, seconds=self._seconds))
             if logs:
                 await asyncio.sleep(3 * REPORT_SECONDS)  # the report of the last turn
                 figures |= turns_in("".join(map(_text_from, logs, before)))
@@ -81,20 +81,20 @@ def measures() -> tuple[Measure, ...]:
 
 
 def _measures_of(name: str, request: HostileRequest) -> tuple[Measure, ...]:
-    def value(key: str, label: str, unit: str = "ms", judged: Judged = Judged.NOTHING, bound: float = 0) -> Measure:
-        return Measure(f"{name}_{key}", f"{request.label}: {label}", unit, judged, bound, decimals=1)
+    def value(key: str, label: str, unit: str = "ms", bounded: Bounded = Bounded.NOTHING, bound: float = 0) -> Measure:
+        return Measure(f"{name}_{key}", f"{request.label}: {label}", unit, bounded, bound, decimals=1)
 
     return (
-        value(_WAIT, "longest wait of another client", judged=Judged.LARGEST, bound=request.longest_wait_ms),
+        value(_WAIT, "longest wait of another client", bounded=Bounded.LARGEST, bound=request.longest_wait_ms),
         value("wait_ms_p999", "the same, p99.9"),
         value("call_seconds", "call", "s"),
         value("calls", "calls", "calls"),
         value("refused", "refused", "connections"),
-        value(_TURN, "longest turn of the loop", judged=Judged.LARGEST, bound=TURN_LIMIT_MS),
+        value(_TURN, "longest turn of the loop", bounded=Bounded.LARGEST, bound=TURN_LIMIT_MS),
         value("turn_late_ms_p999", "turns late, p99.9"),
         value("turn_late_ms", "turns late, longest"),
         value("looks", "checks of the loop", "checks"),
-        value(_FENCED, "fenced", "times", Judged.LARGEST, 0),
+        value(_FENCED, "fenced", "times", Bounded.LARGEST, 0),
     )
 
 

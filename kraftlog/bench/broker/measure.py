@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 
-class Judged(Enum):
+class Bounded(Enum):
     """What the bound of a value applies to."""
 
     NOTHING = "nothing"
@@ -28,7 +28,7 @@ class Measure:
     key: str
     label: str
     unit: str
-    judged: Judged = Judged.NOTHING
+    bounded: Bounded = Bounded.NOTHING
     bound: float = 0.0
     is_minimum: bool = False
     decimals: int = 2
@@ -49,17 +49,17 @@ COST_OF_ONE: Final = Measure("processor_microseconds_per_record", "processor of 
 
 def at_least(bound: float, key: str, label: str, unit: str, decimals: int = 2) -> Measure:
     """Return a measure whose ratio to Kafka must be at least `bound`."""
-    return Measure(key, label, unit, Judged.RATIO, bound, is_minimum=True, decimals=decimals)
+    return Measure(key, label, unit, Bounded.RATIO, bound, is_minimum=True, decimals=decimals)
 
 
 def at_most(bound: float, key: str, label: str, unit: str) -> Measure:
     """Return a measure whose ratio to Kafka must be at most `bound`."""
-    return Measure(key, label, unit, Judged.RATIO, bound)
+    return Measure(key, label, unit, Bounded.RATIO, bound)
 
 
 def limited(bound: float, key: str, label: str, unit: str, decimals: int = 0) -> Measure:
     """Return a measure whose value must be at most `bound`, independent of Kafka."""
-    return Measure(key, label, unit, Judged.VALUE, bound, decimals=decimals)
+    return Measure(key, label, unit, Bounded.VALUE, bound, decimals=decimals)
 
 
 def moved(bound: float) -> tuple[Measure, ...]:

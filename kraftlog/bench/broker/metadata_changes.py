@@ -17,7 +17,7 @@ from typing import Final
 
 from kraftlog.bench.broker.comparison import Figures
 from kraftlog.bench.broker.loop_reports import turns_in
-from kraftlog.bench.broker.measure import Judged, Measure
+from kraftlog.bench.broker.measure import Bounded, Measure
 from kraftlog.bench.broker.own import QUICK_DELETION, OwnBrokers
 from kraftlog.bench.broker.syncs import TracedPlaces
 from kraftlog.broker.settings import CHECKPOINT_INTERVAL, LOOP_REPORT_INTERVAL, PARTITIONS_NAME
@@ -58,13 +58,13 @@ def measures() -> tuple[Measure, ...]:
     for key, label in STEPS.items():
         found += [
             Measure(
-                f"{key}_turn_processor_ms", f"{label}: longest turn", "ms", Judged.LARGEST, TURN_LIMIT_MS, decimals=1
+                f"{key}_turn_processor_ms", f"{label}: longest turn", "ms", Bounded.LARGEST, TURN_LIMIT_MS, decimals=1
             ),
             Measure(f"{key}_turn_late_ms", f"{label}: turns late, longest", "ms", decimals=0),
-            Measure(f"{key}_fenced", f"{label}: fenced", "times", Judged.LARGEST, 0, decimals=0),
+            Measure(f"{key}_fenced", f"{label}: fenced", "times", Bounded.LARGEST, 0, decimals=0),
         ]
     for key, label in SYNCED.items():
-        found.append(Measure(f"{key}_syncs", f"{label}: syncs", "syncs", Judged.LARGEST, SYNCS_LIMIT, decimals=0))
+        found.append(Measure(f"{key}_syncs", f"{label}: syncs", "syncs", Bounded.LARGEST, SYNCS_LIMIT, decimals=0))
     return tuple(found)
 
 

@@ -100,7 +100,7 @@ def told(
     shown = {figure: pairs for figure, pairs in measured.items() if figure not in own_tables}
     if shown:
         console.print(comparison_table(shown, measures, labels))
-    judged = [target for figure, pairs in shown.items() for target in targets(figure, measures[figure], pairs)]
-    if judged:
-        console.print(targets_table(judged))
+    bounded = [target for figure, pairs in shown.items() for target in targets(figure, measures[figure], pairs)]
+    if bounded:
+        console.print(targets_table(bounded))
     return {figure: as_json(figure, measures[figure], pairs) for figure, pairs in measured.items()}

@@ -12,7 +12,7 @@ from typing import Final
 from kraftbase.errors import ApiError
 from kraftlog.bench.broker.comparison import Figures
 from kraftlog.bench.broker.idle import SETTLE_SECONDS, topics_of
-from kraftlog.bench.broker.measure import Judged, Measure
+from kraftlog.bench.broker.measure import Bounded, Measure
 from kraftlog.bench.broker.pairs import Running
 
 FACTORS: Final = {"few": 1, "many": 5}
@@ -27,7 +27,7 @@ def measures() -> tuple[Measure, ...]:
     """Return the measures of the figure."""
     labels = {"few": "2,000 partitions", "many": "10,000 partitions"}
     return tuple(
-        Measure(f"{key}_start_seconds", labels[key], "s", Judged.RATIO, RATIO_MAX, alone=ALONE_SECONDS_MAX)
+        Measure(f"{key}_start_seconds", labels[key], "s", Bounded.RATIO, RATIO_MAX, alone=ALONE_SECONDS_MAX)
         for key in FACTORS
     )
 

@@ -97,7 +97,7 @@ async def run(
     with console.status("") as status:
         rounds = await measure(systems, sizes, directory, errors, status.update)
     compared = {peer: ratios(rounds, peer) for peer in systems if peer != OWN}
-    judged = targets(compared[ETCD]) if ETCD in compared else []
+    bounded = targets(compared[ETCD]) if ETCD in compared else []
     result = {
         "systems": labels,
         "missing": dict(peers.missing),
@@ -107,7 +107,7 @@ async def run(
         "rounds": rounds,
         "medians": {name: medians(rounds, name) for name in systems},
         "ratios": {peer: {key: round(ratio, 3) for key, ratio in found.items()} for peer, found in compared.items()},
-        "targets": {target.name: target.as_json() for target in judged},
+        "targets": {target.name: target.as_json() for target in bounded},
         "failed": len(errors),
         "machine": await machine(directory),
     }
@@ -115,8 +115,8 @@ async def run(
     console.print(comparison_table(rounds, labels))
     for name in systems:
         console.print(f"Visible, {labels[name]}: {VISIBILITY[name]}.")
-    if judged:
-        console.print(targets_table(judged))
+    if bounded:
+        console.print(targets_table(bounded))
     if errors:
         console.print(f"{len(errors)} operations failed, the first: {errors[0]}")
     return not errors

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kraftlog.bench.broker.client_process import carried_out
+from kraftlog.bench.broker.client_process import run_load
 from kraftlog.bench.broker.comparison import Figures
 from kraftlog.bench.broker.experiment import Experiment
 from kraftlog.bench.broker.experiments import LARGE_BATCH_BYTES
@@ -75,7 +75,7 @@ class BlowExperiment(Experiment):
             signal_number=blow.number,
             seconds=blow.seconds,
         )
-        figures = dict(await self._carried_out(system, load, others))
+        figures = dict(await self._executed(system, load, others))
         if blow.number is signal.SIGSTOP:
             os.kill(system.pid(victim), signal.SIGCONT)
         else:
@@ -85,16 +85,16 @@ class BlowExperiment(Experiment):
         await system.topics.delete(self.name)
         return figures
 
-    async def _carried_out(self, system: System, load: Interruption, others: list[int]) -> Figures:
-        return await carried_out(load)
+    async def _executed(self, system: System, load: Interruption, others: list[int]) -> Figures:
+        return await run_load(load)
 
 
 class StopExperiment(BlowExperiment):
     """A follower is stopped, and leaves the ISR."""
 
-    async def _carried_out(self, system: System, load: Interruption, others: list[int]) -> Figures:
+    async def _executed(self, system: System, load: Interruption, others: list[int]) -> Figures:
         """Also measure when the follower has left every ISR. A client polls for that."""
-        carrying = asyncio.create_task(carried_out(load))
+        carrying = asyncio.create_task(run_load(load))
         try:
             await _until(lambda: is_stopped(load.victim_pid), carrying)
             stopped_at = time.perf_counter()
@@ -126,8 +126,8 @@ class CatchUpExperiment(Experiment):
         await system.topics.until_in_sync(self.name, replicas)
         await system.end(victim, signal.SIGTERM)
         of_load = self._of_load_without(system, victim)
-        await carried_out(Produce(**of_load, batch_bytes=LARGE_BATCH_BYTES, total_bytes=self._behind_bytes))
-        consumed = (await carried_out(Consume(**of_load)))["megabytes_per_second"]
+        await run_load(Produce(**of_load, batch_bytes=LARGE_BATCH_BYTES, total_bytes=self._behind_bytes))
+        consumed = (await run_load(Consume(**of_load)))["megabytes_per_second"]
         used, started = processor_seconds(system.pid(leader)), time.perf_counter()
         starting = asyncio.create_task(system.start(victim))
         await _until(lambda: system.topics.bytes_in(self.name, system.data_path(victim)) > 0, starting)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlog.bench.broker.client_process import carried_out
+from kraftlog.bench.broker.client_process import run_load
 from kraftlog.bench.broker.comparison import Figures
 from kraftlog.bench.broker.experiment import Experiment
 from kraftlog.bench.broker.loads.one_record import OneRecord
@@ -68,7 +68,7 @@ class ProduceExperiment(Experiment):
             total_bytes=self._total_bytes,
             partitions=self._partitions,
         )
-        figures = await carried_out(load)
+        figures = await run_load(load)
         await system.topics.delete(self.name)
         return figures
 
@@ -86,7 +86,7 @@ class OneRecordExperiment(Experiment):
         await system.topics.create(self.name, configs=topic_configs(system, is_flushed=self._is_flushed))
         sizes = self._sizes
         load = OneRecord(**self.of_load(system), records=sizes.records, warm_up_records=sizes.warm_up_records)
-        figures = await carried_out(load)
+        figures = await run_load(load)
         await system.topics.delete(self.name)
         return figures
 

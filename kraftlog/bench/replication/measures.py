@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftlog.bench.broker.measure import COST, Judged, Measure, Measures, limited, moved, one_record
+from kraftlog.bench.broker.measure import COST, Bounded, Measure, Measures, limited, moved, one_record
 
 LAG_TIME_MAX_SECONDS: Final = 4.0
 """`replica.lag.time.max.ms` of both systems where a follower is stopped. It is less than the session timeout, so that
@@ -34,7 +34,7 @@ MEASURES: Final[Measures] = {
     "catch-up": (
         Measure("megabytes_per_second", "a follower catches up", "MB/s", decimals=1),
         Measure("consumed_megabytes_per_second", "a client consumes", "MB/s", decimals=1),
-        Measure("to_consume", "caught up, to consumed", "times", Judged.VALUE, 0.8, is_minimum=True),
+        Measure("to_consume", "caught up, to consumed", "times", Bounded.VALUE, 0.8, is_minimum=True),
         Measure("start_seconds", "from its start until in sync", "s"),
         COST,
     ),

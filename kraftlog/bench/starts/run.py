@@ -112,6 +112,6 @@ def _print(found: Mapping[Layout, Pairs], console: Console) -> None:
     for layout, pairs in found.items():
         ratio = _ratio(pairs)
         cells: list[Any] = [f"{median(other for other, _ in pairs):.3f}", f"{median(own for _, own in pairs):.3f}"]
-        verdict = "" if ratio <= layout.limit else ", missed"
-        table.add_row(str(layout), *cells, f"{ratio:.2f}", f"{layout.limit}{verdict}")
+        missed = "" if ratio <= layout.limit else ", missed"
+        table.add_row(str(layout), *cells, f"{ratio:.2f}", f"{layout.limit}{missed}")
     console.print(table)

@@ -148,23 +148,23 @@ class DeleteAclsApi:
             reply(DeleteAclsResponse(filter_results=tuple(results)))
 
         deletion = admin_pb2.DeleteAclsRequest()
-        for one in body.filters:
-            deletion.filters.append(_filter(one))
+        for body_filter in body.filters:
+            deletion.filters.append(_filter(body_filter))
             yield
         operation = admin_pb2.Operation(client_id=request.context.client_id, delete_acls=deletion)
         self._controller.submit(operation, TIMEOUT_MS_DEFAULT, lambda result: request.slices.run(answer(result)))
 
 
-def _filter(one: DescribeAclsRequest | DeleteAclsFilter) -> admin_pb2.AclFilter:
+def _filter(body_filter: DescribeAclsRequest | DeleteAclsFilter) -> admin_pb2.AclFilter:
     """Return the controller's form of a filter. Kafka's numbers for "any" are the same there."""
     return admin_pb2.AclFilter(
-        resource_type=one.resource_type_filter,
-        resource_name=one.resource_name_filter,
-        pattern_type=one.pattern_type_filter,
-        principal=one.principal_filter,
-        host=one.host_filter,
-        operation=one.operation,
-        permission_type=one.permission_type,
+        resource_type=body_filter.resource_type_filter,
+        resource_name=body_filter.resource_name_filter,
+        pattern_type=body_filter.pattern_type_filter,
+        principal=body_filter.principal_filter,
+        host=body_filter.host_filter,
+        operation=body_filter.operation,
+        permission_type=body_filter.permission_type,
     )
 
 

@@ -55,9 +55,9 @@ class ApiVersionsApi:
             ApiVersionsResponse(
                 api_keys=self._own_clients_keys if body.client_software_name == OWN_SOFTWARE else self._keys,
                 supported_features=tuple(
-                    SupportedFeatureKey(name=of.name, min_version=of.min_level, max_version=of.max_level)
-                    for of in SUPPORTED
-                    if of.min_level >= least
+                    SupportedFeatureKey(name=api.name, min_version=api.min_level, max_version=api.max_level)
+                    for api in SUPPORTED
+                    if api.min_level >= least
                 ),
                 finalized_features_epoch=self._cluster.end_offset,
                 finalized_features=tuple(

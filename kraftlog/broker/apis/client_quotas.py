@@ -71,7 +71,7 @@ class DescribeClientQuotasApi:
                 error_message=None,
                 entries=tuple(
                     describe_client_quotas.EntryData(
-                        entity=tuple(kind(entity_type=of, entity_name=name) for of, name in entity),
+                        entity=tuple(kind(entity_type=entity_type, entity_name=name) for entity_type, name in entity),
                         values=tuple(values),
                     )
                     for entity, values in entities.items()
@@ -108,8 +108,8 @@ def _matches(entity: Mapping[str, str | None], wanted: Mapping[str, ComponentDat
     if is_strict and len(entity) != len(wanted):
         return False
     return all(
-        of in entity and (component.match_type == SPECIFIED or entity[of] == component.match)
-        for of, component in wanted.items()
+        entity_type in entity and (component.match_type == SPECIFIED or entity[entity_type] == component.match)
+        for entity_type, component in wanted.items()
     )
 
 
@@ -174,5 +174,5 @@ def _altered(entity: Entity, code: int, message: str | None) -> ResponseEntryDat
     return ResponseEntryData(
         error_code=code,
         error_message=message,
-        entity=tuple(kind(entity_type=of, entity_name=name) for of, name in entity),
+        entity=tuple(kind(entity_type=entity_type, entity_name=name) for entity_type, name in entity),
     )

@@ -78,7 +78,7 @@ class ConfigChanges:
         self._cluster = services.cluster
         self._controller = services.controller
 
-    def carry_out(
+    def execute(
         self, request: ClientRequest, changes: Sequence[_Change], validate_only: bool, answered: Callable[[], Steps]
     ) -> Steps:
         """Check the changes and forward the valid ones, in slices. `answered` runs when every change has its result."""
@@ -91,25 +91,25 @@ class ConfigChanges:
                 self._check(change)
             except ApiError as error:
                 change.refuse(error)
-        asked = {change.resource: change for change in changes if not change.code and change.configs}
-        if not asked:
+        requested = {change.resource: change for change in changes if not change.code and change.configs}
+        if not requested:
             yield from answered()
             return
 
         def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
             if isinstance(result, ApiError):
-                for change in asked.values():
+                for change in requested.values():
                     change.refuse(result)
                     yield
             else:
                 for resource in result.alter_configs.resources:
-                    change = asked[resource.resource_type, resource.resource_name]
+                    change = requested[resource.resource_type, resource.resource_name]
                     change.code, change.message = _code(resource), message_of(resource)
                     yield
             yield from answered()
 
         alterations = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
-        for change in asked.values():
+        for change in requested.values():
             for alteration in _alterations(change):
                 alterations.alterations.append(alteration)
                 yield
@@ -178,7 +178,7 @@ class IncrementalAlterConfigsApi:
             responses = yield from _answers(incremental_alter_configs.AlterConfigsResourceResponse, changes)
             reply(IncrementalAlterConfigsResponse(responses=responses))
 
-        yield from self._changes.carry_out(request, changes, body.validate_only, answered)
+        yield from self._changes.execute(request, changes, body.validate_only, answered)
 
 
 class AlterConfigsApi:
@@ -207,7 +207,7 @@ class AlterConfigsApi:
             responses = yield from _answers(alter_configs.AlterConfigsResourceResponse, changes)
             reply(AlterConfigsResponse(responses=responses))
 
-        yield from self._changes.carry_out(request, changes, body.validate_only, answered)
+        yield from self._changes.execute(request, changes, body.validate_only, answered)
 
     def _change(self, resource: alter_configs.AlterConfigsResource) -> _Change:
         configs: list[tuple[str, int, str | None]] = [(config.name, SET, config.value) for config in resource.configs]

@@ -49,11 +49,11 @@ class DescribeConfigsApi:
         body = cast(DescribeConfigsRequest, request.body)
         known: _Known = {}
         results: dict[tuple[object, ...], DescribeConfigsResult] = {}
-        for of in body.resources:
-            keys = None if of.configuration_keys is None else tuple(of.configuration_keys)
-            resource = (of.resource_type, of.resource_name, keys)
+        for described in body.resources:
+            keys = None if described.configuration_keys is None else tuple(described.configuration_keys)
+            resource = (described.resource_type, described.resource_name, keys)
             if resource not in results:
-                results[resource] = self._result(of, body, request.version, known)
+                results[resource] = self._result(described, body, request.version, known)
             yield
         reply(DescribeConfigsResponse(results=tuple(results.values())))
 
@@ -112,7 +112,10 @@ def check_this_broker(name: str, broker_id: int) -> None:
 def _entry(config: ConfigInEffect, body: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
     synonyms: Sequence[DescribeConfigsSynonym] = ()
     if body.include_synonyms:
-        synonyms = [DescribeConfigsSynonym(name=of.name, value=of.value, source=of.source) for of in config.synonyms]
+        synonyms = [
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in config.synonyms
+        ]
     has_type = version >= FIRST_VERSION_WITH_TYPES
     return DescribeConfigsResourceResult(
         name=config.name,

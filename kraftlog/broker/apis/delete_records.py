@@ -41,8 +41,8 @@ class DeleteRecordsApi:
         body = cast(DeleteRecordsRequest, request.body)
         offsets: dict[tuple[str, int], int] = {}
         for topic in body.topics:
-            for one in topic.partitions:
-                offsets[topic.name, one.partition_index] = one.offset
+            for partition in topic.partitions:
+                offsets[topic.name, partition.partition_index] = partition.offset
                 yield
         parts = []
         for (name, index), offset in offsets.items():
@@ -88,7 +88,7 @@ class _Deletion:
         """Whether a living replica may still start below the requested offset."""
         return self.error is ErrorCode.NONE and self.low_watermark < self.wanted
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Read the low watermark, and check that this broker still leads the partition."""
         if self.partition is None:
             return
@@ -115,7 +115,7 @@ class _DelayedDeletion:
         """Answer now, when the followers have raised their log start offsets, or after `timeout_ms`; work in slices."""
         try:
             for part in self._parts:
-                part.look()
+                part.check()
                 if part.partition is not None and part.is_waiting:
                     self._waiting[part.partition] = part
                     part.partition.watch(self)
@@ -134,7 +134,7 @@ class _DelayedDeletion:
         part = self._waiting.get(partition)
         if part is None:
             return
-        part.look()
+        part.check()
         if not part.is_waiting:
             del self._waiting[partition]
             partition.unwatch(self)
@@ -162,12 +162,15 @@ class _DelayedDeletion:
 
 def _answer(parts: list[_Deletion], reply: Reply) -> Steps:
     topics: dict[str, list[DeleteRecordsPartitionResult]] = {}
-    for one in parts:
-        topics.setdefault(one.topic, []).append(
+    for partition in parts:
+        topics.setdefault(partition.topic, []).append(
             DeleteRecordsPartitionResult(
-                partition_index=one.index, low_watermark=one.low_watermark, error_code=one.error
+                partition_index=partition.index, low_watermark=partition.low_watermark, error_code=partition.error
             )
         )
         yield
-    results = [DeleteRecordsTopicResult(name=name, partitions=tuple(of)) for name, of in topics.items()]
+    results = [
+        DeleteRecordsTopicResult(name=name, partitions=tuple(partition_parts))
+        for name, partition_parts in topics.items()
+    ]
     reply(DeleteRecordsResponse(topics=tuple(results)))

@@ -25,7 +25,13 @@ from kraftlog.kafka.messages.fetch import (
 )
 from kraftlog.network.requests import ClientRequest, Reply, Steps, let_go
 from kraftlog.replicas.partitions.delayed_fetch import FEW_PARTITIONS, DelayedFetch
-from kraftlog.replicas.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
+from kraftlog.replicas.partitions.fetch_contexts import (
+    FetchContext,
+    FetchIntent,
+    Result,
+    SessionResponse,
+    fetch_context,
+)
 from kraftlog.replicas.partitions.fetch_sessions import NO_SESSION, FetchPosition, PartitionKey
 from kraftlog.replicas.partitions.reading import Isolation, Read, Reader, ReadFrom, sent_elsewhere
 from kraftlog.replicas.partitions.replica_choice import NO_PREFERENCE
@@ -73,18 +79,18 @@ class FetchApi:
             self._take_up(request, body, _intent(body, request.version), reply)
 
     def _take_up_in_slices(self, request: ClientRequest, body: FetchRequest, reply: Reply) -> Steps:
-        asked: dict[PartitionKey, FetchPosition] = {}
+        requested: dict[PartitionKey, FetchPosition] = {}
         forgotten: list[PartitionKey] = []
         for topic in body.topics:
-            for one in topic.partitions:
-                asked[PartitionKey(topic.topic, topic.topic_id, one.partition)] = _position(one)
+            for partition in topic.partitions:
+                requested[PartitionKey(topic.topic, topic.topic_id, partition.partition)] = _position(partition)
                 yield
         for left_out in body.forgotten_topics_data:
             for index in left_out.partitions:
                 forgotten.append(PartitionKey(left_out.topic, left_out.topic_id, index))
                 yield
         intent = FetchIntent(
-            body.session_id, body.session_epoch, asked, forgotten, request.version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            body.session_id, body.session_epoch, requested, forgotten, request.version >= FIRST_VERSION_WITH_TOPIC_IDS,
             _replica_id(body, request.version) >= 0,
         )  # fmt: skip
         self._take_up(request, body, intent, reply)
@@ -100,12 +106,12 @@ class FetchApi:
         reader = self._reader(body, request.version)
         rack = "" if reader.is_follower else body.rack_id
         wanted = [self._wanted(request.version, key, position, rack) for key, position in context.wanted.items()]
-        has_result = any(one.result is not None for one in wanted)
+        has_result = any(read_from.result is not None for read_from in wanted)
         bytes_max = min(body.max_bytes, FETCH_BYTES_MAX)
         if not reader.is_follower and self._usage.quotas.is_set(QuotaKind.FETCH):
             bytes_max = self._allowed_bytes(request, bytes_max)
         fetch = DelayedFetch(
-            [one.read_from for one in wanted if one.read_from is not None],
+            [read_from.read_from for read_from in wanted if read_from.read_from is not None],
             reader,
             bytes_max,
             body.min_bytes,
@@ -126,10 +132,10 @@ class FetchApi:
         wanted: list[_Wanted] = []
         to_read: list[ReadFrom] = []
         for key, position in context.wanted.items():
-            one = self._wanted(request.version, key, position, rack)
-            wanted.append(one)
-            if one.read_from is not None:
-                to_read.append(one.read_from)
+            read_from = self._wanted(request.version, key, position, rack)
+            wanted.append(read_from)
+            if read_from.read_from is not None:
+                to_read.append(read_from.read_from)
             yield
         bytes_max = min(body.max_bytes, FETCH_BYTES_MAX)
         if not reader.is_follower and self._usage.quotas.is_set(QuotaKind.FETCH):
@@ -186,15 +192,17 @@ class FetchApi:
         reads: list[Read],
     ) -> None:  # fmt: skip
         done = iter(reads)
-        results = [(one.key, next(done) if one.result is None else one.result) for one in wanted]
+        results = [
+            (read_from.key, next(done) if read_from.result is None else read_from.result) for read_from in wanted
+        ]
         if is_follower and self._throttle is not None:
-            for one, (_, read) in zip(wanted, results, strict=True):
-                if one.read_from is not None and read.records:
-                    self._throttle.sent(one.read_from.partition, len(read.records))
+            for read_from, (_, read) in zip(wanted, results, strict=True):
+                if read_from.read_from is not None and read.records:
+                    self._throttle.record(read_from.read_from.partition, len(read.records))
         now_ms = self._runtime.now_ms()
-        is_free = is_follower or not self._usage.quotas.is_set(QuotaKind.FETCH)
-        throttle_ms = 0 if is_free else self._throttle_ms(request, context.news(results), now_ms)
-        response = self._response(request, context.tell_nothing() if throttle_ms else context.tell(results, now_ms))
+        is_unlimited = is_follower or not self._usage.quotas.is_set(QuotaKind.FETCH)
+        throttle_ms = 0 if is_unlimited else self._throttle_ms(request, context.changed(results), now_ms)
+        response = self._response(request, context.empty_response() if throttle_ms else context.commit(results, now_ms))
         response.throttle_time_ms = throttle_ms
         reply(response, throttle_ms)
 
@@ -205,29 +213,31 @@ class FetchApi:
         """Like `_answer`, for many partitions."""
         done = iter(reads)
         results: list[Result] = []
-        for one in wanted:
-            read = next(done) if one.result is None else one.result
-            if self._throttle is not None and is_follower and one.read_from is not None and read.records:
-                self._throttle.sent(one.read_from.partition, len(read.records))
-            results.append((one.key, read))
+        for read_from in wanted:
+            read = next(done) if read_from.result is None else read_from.result
+            if self._throttle is not None and is_follower and read_from.read_from is not None and read.records:
+                self._throttle.record(read_from.read_from.partition, len(read.records))
+            results.append((read_from.key, read))
             yield
         now_ms = self._runtime.now_ms()
-        is_free = is_follower or not self._usage.quotas.is_set(QuotaKind.FETCH)
-        throttle_ms = 0 if is_free else self._throttle_ms(request, context.news(results), now_ms)
-        told = context.tell_nothing() if throttle_ms else (yield from context.tell_in_slices(results, now_ms))
+        is_unlimited = is_follower or not self._usage.quotas.is_set(QuotaKind.FETCH)
+        throttle_ms = 0 if is_unlimited else self._throttle_ms(request, context.changed(results), now_ms)
+        session_response = (
+            context.empty_response() if throttle_ms else (yield from context.commit_in_slices(results, now_ms))
+        )
         leaders: dict[int, NodeEndpoint] = {}
         topics: dict[TopicReference, list[PartitionData]] = {}
-        for result in told.results:
+        for result in session_response.results:
             topic = TopicReference(result[0].topic, result[0].topic_id)
             topics.setdefault(topic, []).append(self._partition_data(request, topic, result, leaders))
             yield
-        response = _response(told, topics, leaders)
+        response = _response(session_response, topics, leaders)
         response.throttle_time_ms = throttle_ms
-        del told, topics
+        del session_response, topics
         yield from let_go(results, wanted, reads)
         reply(response, throttle_ms)
 
-    def _throttle_ms(self, request: ClientRequest, news: Sequence[Result], now_ms: float) -> int:
+    def _throttle_ms(self, request: ClientRequest, changed: Sequence[Result], now_ms: float) -> int:
         """Return the throttle time of the response, in milliseconds.
 
         If it is above 0, the response has no partitions, and its bytes are not charged.
@@ -235,23 +245,23 @@ class FetchApi:
         client = request.context.quota_client
         if self._usage.quotas.limit(QuotaKind.FETCH, client) is None:
             return 0
-        if len(news) > FEW_PARTITIONS:
-            byte_count = sum(len(read.records) + PARTITION_BYTES for _, read in news)
+        if len(changed) > FEW_PARTITIONS:
+            byte_count = sum(len(read.records) + PARTITION_BYTES for _, read in changed)
         else:
-            response = self._response(request, Told(ErrorCode.NONE, NO_SESSION, news))
+            response = self._response(request, SessionResponse(ErrorCode.NONE, NO_SESSION, changed))
             byte_count = LENGTH.size + sum(len(piece) for piece in encode_pieces(response, request.version))
         throttle_ms = self._usage.record(QuotaKind.FETCH, client, byte_count, now_ms)
         if throttle_ms:
             self._usage.take_back(QuotaKind.FETCH, client, byte_count, now_ms)
         return throttle_ms
 
-    def _response(self, request: ClientRequest, told: Told) -> FetchResponse:
+    def _response(self, request: ClientRequest, session_response: SessionResponse) -> FetchResponse:
         leaders: dict[int, NodeEndpoint] = {}
         topics: dict[TopicReference, list[PartitionData]] = {}
-        for result in told.results:
+        for result in session_response.results:
             topic = TopicReference(result[0].topic, result[0].topic_id)
             topics.setdefault(topic, []).append(self._partition_data(request, topic, result, leaders))
-        return _response(told, topics, leaders)
+        return _response(session_response, topics, leaders)
 
     def _partition_data(
         self, request: ClientRequest, topic: TopicReference, result: Result, leaders: dict[int, NodeEndpoint]
@@ -267,7 +277,8 @@ class FetchApi:
             aborted_transactions=None
             if read.aborted is None
             else tuple(
-                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in read.aborted
+                AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+                for transaction in read.aborted
             ),
             records=read.records,
             preferred_read_replica=read.preferred_replica,
@@ -285,25 +296,27 @@ class FetchApi:
 
 
 def _response(
-    told: Told, topics: dict[TopicReference, list[PartitionData]], leaders: dict[int, NodeEndpoint]
+    session_response: SessionResponse,
+    topics: dict[TopicReference, list[PartitionData]],
+    leaders: dict[int, NodeEndpoint],
 ) -> FetchResponse:
     responses = tuple(
         FetchableTopicResponse(topic=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))
         for topic, partitions in topics.items()
     )
     return FetchResponse(
-        error_code=told.error, session_id=told.session_id, responses=responses,
+        error_code=session_response.error, session_id=session_response.session_id, responses=responses,
         node_endpoints=tuple(leaders.values()),
     )  # fmt: skip
 
 
-def _position(one: FetchPartition) -> FetchPosition:
+def _position(partition: FetchPartition) -> FetchPosition:
     return FetchPosition(
-        one.fetch_offset,
-        one.partition_max_bytes,
-        one.current_leader_epoch,
-        one.last_fetched_epoch,
-        one.log_start_offset,
+        partition.fetch_offset,
+        partition.partition_max_bytes,
+        partition.current_leader_epoch,
+        partition.last_fetched_epoch,
+        partition.log_start_offset,
     )
 
 
@@ -316,16 +329,16 @@ def _intent(body: FetchRequest, version: int) -> FetchIntent:
     return FetchIntent(
         session_id=body.session_id,
         epoch=body.session_epoch,
-        asked={
-            PartitionKey(topic.topic, topic.topic_id, one.partition): FetchPosition(
-                one.fetch_offset,
-                one.partition_max_bytes,
-                one.current_leader_epoch,
-                one.last_fetched_epoch,
-                one.log_start_offset,
+        requested={
+            PartitionKey(topic.topic, topic.topic_id, partition.partition): FetchPosition(
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
             )
             for topic in body.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         },
         forgotten=[
             PartitionKey(topic.topic, topic.topic_id, index)

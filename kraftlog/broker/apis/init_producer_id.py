@@ -35,7 +35,7 @@ class InitProducerIdApi:
         elif body.transactional_id is not None:
             reply(_refusal(NO_TRANSACTIONS))
         else:
-            self._producer_ids.take(partial(_answer, reply))
+            self._producer_ids.allocate(partial(_answer, reply))
 
 
 def _answer(reply: Reply, producer_id: int, error: ApiError | None) -> None:

@@ -60,16 +60,18 @@ class MetadataApi:
         body = cast(MetadataRequest, request.body)
         listener_name = request.context.listener_name
         wants_all = body.topics is None or (request.version == 0 and not body.topics)
-        asked: dict[tuple[str | None, bytes], None] = {}
+        requested: dict[tuple[str | None, bytes], None] = {}
         for topic in body.topics or ():
-            asked[topic.name, topic.topic_id] = None
+            requested[topic.name, topic.topic_id] = None
             yield
-        if request.version < FIRST_VERSION_WITH_IDS and any(name is None or id_ != ZERO_UUID for name, id_ in asked):
+        if request.version < FIRST_VERSION_WITH_IDS and any(
+            name is None or id_ != ZERO_UUID for name, id_ in requested
+        ):
             # Versions 10 and 11 have the topic id field, but Kafka's brokers do not accept it.
-            reply(MetadataResponse(brokers=(), topics=tuple(_refused(name, id_) for name, id_ in asked)))
+            reply(MetadataResponse(brokers=(), topics=tuple(_refused(name, id_) for name, id_ in requested)))
             return
         topics: list[MetadataResponseTopic] = []
-        for name, topic_id in self._all_topics() if wants_all else asked:
+        for name, topic_id in self._all_topics() if wants_all else requested:
             if wants_all and self._cluster.topic_named(name or "") is None:
                 continue  # the topic was deleted in the meantime
             made = yield from self._asked(name, topic_id, body, listener_name)

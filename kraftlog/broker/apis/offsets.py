@@ -69,49 +69,49 @@ class ListOffsetsApi:
         body = cast(ListOffsetsRequest, request.body)
         counts: Counter[tuple[str, int]] = Counter()
         for topic in body.topics:
-            for one in topic.partitions:
-                counts[topic.name, one.partition_index] += 1
+            for partition in topic.partitions:
+                counts[topic.name, partition.partition_index] += 1
                 yield
         topics = []
         for topic in body.topics:
             partitions = []
-            for one in topic.partitions:
-                count = counts[topic.name, one.partition_index]
-                search = self._answer(request.version, body, topic.name, one, count)
+            for partition in topic.partitions:
+                count = counts[topic.name, partition.partition_index]
+                search = self._answer(request.version, body, topic.name, partition, count)
                 partitions.append((yield from search))
                 yield
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
         reply(ListOffsetsResponse(topics=tuple(topics)))
 
     def _answer(
-        self, version: int, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, count: int
+        self, version: int, body: ListOffsetsRequest, topic: str, requested: ListOffsetsPartition, count: int
     ) -> Generator[bool, None, ListOffsetsPartitionResponse]:
         """Search in steps, then return the answer. A step yields whether the search waits for memory."""
         try:
             if count > 1:
-                raise invalid_request(f"partition {asked.partition_index} of {topic} is named {count} times")
-            _check_timestamp(version, asked.timestamp)
-            found = yield from self._find(body, topic, asked)
+                raise invalid_request(f"partition {requested.partition_index} of {topic} is named {count} times")
+            _check_timestamp(version, requested.timestamp)
+            found = yield from self._find(body, topic, requested)
         except ApiError as error:
             code = error.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
                 code = ErrorCode.LEADER_NOT_AVAILABLE
-            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+            return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=code)
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             timestamp=found.timestamp_ms,
             offset=found.offset,
             leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else UNKNOWN_EPOCH,
         )
 
-    def _find(self, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> OffsetSearch:
-        partition = self._lookup.named(topic, asked.partition_index)
+    def _find(self, body: ListOffsetsRequest, topic: str, requested: ListOffsetsPartition) -> OffsetSearch:
+        partition = self._lookup.named(topic, requested.partition_index)
         must_lead = body.replica_id != DEBUGGING_CONSUMER
-        log = partition.leader_log(asked.current_leader_epoch, must_lead=must_lead)
+        log = partition.leader_log(requested.current_leader_epoch, must_lead=must_lead)
         isolation: Isolation | None = None
         if body.replica_id == CONSUMER:
             isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
-        return (yield from search_offset(log, partition.leader_epoch, asked.timestamp, isolation))
+        return (yield from search_offset(log, partition.leader_epoch, requested.timestamp, isolation))
 
 
 def _check_timestamp(version: int, timestamp_ms: int) -> None:
@@ -188,8 +188,12 @@ class OffsetForLeaderEpochApi:
         topics = []
         for topic in body.topics:
             partitions = []
-            for one in topic.partitions:
-                partitions.append(self._answer(topic.topic, one.partition, one.current_leader_epoch, one.leader_epoch))
+            for partition in topic.partitions:
+                partitions.append(
+                    self._answer(
+                        topic.topic, partition.partition, partition.current_leader_epoch, partition.leader_epoch
+                    )
+                )
                 yield
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
         reply(OffsetForLeaderEpochResponse(topics=tuple(topics)))

@@ -89,7 +89,7 @@ class ProduceApi:
         elif is_settled:
             self.answer(request, topics, reply)
         else:
-            _PendingProduce(self, request, topics, body.timeout_ms, reply).settle(self._runtime)
+            _PendingProduce(self, request, topics, body.timeout_ms, reply).flush_or_answer(self._runtime)
 
     def _in_slices(self, request: ClientRequest, body: ProduceRequest, reply: Reply) -> Steps:
         """Like `handle`, for many partitions. Appends are flushed at once, even if the client leaves."""
@@ -112,7 +112,7 @@ class ProduceApi:
                             pending.add(part.append)
                     yield
         except GeneratorExit:
-            pending.forget()
+            pending.abandon()
             raise
         if body.acks == ACKS_NONE:
             self._end_unanswered(request, topics, reply)
@@ -239,7 +239,7 @@ class _PendingProduce:
         self._waiting = 1  # for `begin`
         self._is_answered = False
 
-    def settle(self, runtime: Runtime) -> None:
+    def flush_or_answer(self, runtime: Runtime) -> None:
         """Begin the flushes that are needed, and answer at once if there is nothing to wait for."""
         on_done = self._append_done
         for topic in self._topics:
@@ -254,7 +254,7 @@ class _PendingProduce:
         self._waiting += 1
         append.begin(self._append_done)
 
-    def forget(self) -> None:
+    def abandon(self) -> None:
         """The client is gone: stop waiting, and do not answer."""
         self._is_answered = True
         for topic in self._topics:

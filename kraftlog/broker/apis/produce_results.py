@@ -83,8 +83,8 @@ def partition_response(
     return PartitionProduceResponse(
         index=part.index, error_code=code, base_offset=UNKNOWN_OFFSET, error_message=str(error),
         record_errors=tuple(
-            BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
-            for one in refused
+            BatchIndexAndErrorMessage(batch_index=refusal.batch_index, batch_index_error_message=refusal.message)
+            for refusal in refused
         ),
         log_start_offset=_start_of(part.partition, code), current_leader=current_leader,
     )  # fmt: skip

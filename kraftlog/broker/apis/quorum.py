@@ -38,9 +38,9 @@ class DescribeQuorumApi:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the leader has answered; at once for other partitions than the metadata log."""
         body = cast(DescribeQuorumRequest, request.body)
-        if [(of.topic_name, [part.partition_index for part in of.partitions[:2]]) for of in body.topics[:2]] != [
-            (METADATA_TOPIC, [0])
-        ]:
+        if [
+            (topic.topic_name, [part.partition_index for part in topic.partitions[:2]]) for topic in body.topics[:2]
+        ] != [(METADATA_TOPIC, [0])]:
             request.slices.run(_answer_unknown(body, reply))
             return
 

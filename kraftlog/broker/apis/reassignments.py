@@ -49,8 +49,8 @@ class AlterPartitionReassignmentsApi:
         body = cast(AlterPartitionReassignmentsRequest, request.body)
         named: list[tuple[str, int, Sequence[int] | None]] = []
         for given in body.topics:
-            for one in given.partitions:
-                named.append((given.name, one.partition_index, one.replicas))
+            for reassignment in given.partitions:
+                named.append((given.name, reassignment.partition_index, reassignment.replicas))
                 yield
         answers: dict[Partition, ReassignablePartitionResponse] = {}
         passed_on: list[admin_pb2.PartitionReassignment] = []
@@ -180,5 +180,7 @@ def _listed(found: dict[Partition, PartitionRecord]) -> ListPartitionReassignmen
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
-        topics=tuple(OngoingTopicReassignment(name=topic, partitions=tuple(of)) for topic, of in topics.items()),
+        topics=tuple(
+            OngoingTopicReassignment(name=topic, partitions=tuple(partitions)) for topic, partitions in topics.items()
+        ),
     )

@@ -83,14 +83,16 @@ class DescribeReplicasApi:
             log_end_offset=log.log_end_offset,
             replicas=tuple(
                 DescribedReplica(
-                    broker_id=of.broker_id,
-                    log_start_offset=of.log_start_offset,
-                    log_end_offset=of.log_end_offset,
-                    lag_ms=of.lag_ms,
-                    is_in_sync=of.is_in_sync,
-                    is_pending=of.is_pending,
-                    reasons=(*of.reasons, DISK_FULL) if self._is_full(partition, of.broker_id) else of.reasons,
+                    broker_id=replica.broker_id,
+                    log_start_offset=replica.log_start_offset,
+                    log_end_offset=replica.log_end_offset,
+                    lag_ms=replica.lag_ms,
+                    is_in_sync=replica.is_in_sync,
+                    is_pending=replica.is_pending,
+                    reasons=(*replica.reasons, DISK_FULL)
+                    if self._is_full(partition, replica.broker_id)
+                    else replica.reasons,
                 )
-                for of in partition.describe_replicas()
+                for replica in partition.describe_replicas()
             ),
         )

@@ -15,9 +15,9 @@ from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.network.requests import Steps
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.leader_throttle import LeaderThrottle
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
-from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.telemetry.observer import BrokerObserver
 from kraftlog.telemetry.registry import Registry
@@ -49,7 +49,7 @@ class RecordServices:
     observer: BrokerObserver
     choice: RackAwareChoice | None
     """Sends consumers to replicas in their racks; None: to leaders."""
-    throttle: SentToFollowers | None
+    throttle: LeaderThrottle | None
     """Limits what followers fetch; None: no limit."""
 
 

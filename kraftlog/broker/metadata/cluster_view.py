@@ -53,7 +53,7 @@ class Departures:
         self.on_gone: Callable[[], None] | None = None
         """Called when `topic_ids` becomes empty; set it when all ids are added."""
 
-    def note(self, gone: set[bytes]) -> None:
+    def topics_changed(self, gone: set[bytes]) -> None:
         """Remove topics that the broker no longer shows; `gone` may contain others, too."""
         self.topic_ids -= gone
         if not self.topic_ids and self.on_gone is not None:
@@ -113,11 +113,11 @@ class ClusterView:
         for topic in delta.topics:
             for record in (topic.before, topic.after):
                 if record is not None:
-                    self._forget(record.topic_id)
+                    self._remove_topic(record.topic_id)
         for partition in delta.partitions:
             changed = partition.after or partition.before
             if changed is not None:
-                self._forget(changed.topic_id)
+                self._remove_topic(changed.topic_id)
         for broker in delta.brokers:
             if broker.after is not None:
                 self.brokers[broker.after.broker_id] = broker.after
@@ -129,7 +129,9 @@ class ClusterView:
             elif feature.before is not None:
                 self.features.pop(feature.before.name, None)
         if self._departures:
-            self._note_departures({of.before.topic_id for of in delta.topics if of.before and of.after is None})
+            self._note_departures(
+                {change.before.topic_id for change in delta.topics if change.before and change.after is None}
+            )
 
     # --- deleted topics -----------------------------------------------------------------------------------------------
 
@@ -143,14 +145,14 @@ class ClusterView:
 
     def _note_departures(self, gone: set[bytes]) -> None:
         for watching in list(self._departures):
-            watching.note(gone)
+            watching.topics_changed(gone)
 
     def _forget_topics(self) -> None:
         self._topics.clear()
         self._names.clear()
         self._kept_partitions = 0
 
-    def _forget(self, topic_id: bytes) -> None:
+    def _remove_topic(self, topic_id: bytes) -> None:
         name = self._names.pop(topic_id, None)
         if name is not None:
             self._kept_partitions -= len(self._topics.pop(name).partitions) + 1

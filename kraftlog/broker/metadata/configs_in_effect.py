@@ -176,7 +176,7 @@ class ConfigsInEffect:
         registered = self._cluster.brokers.get(self._settings.broker_id)
         if registered is None:
             return _listed(self._settings.advertised) or None
-        return ",".join(f"{of.name}://{of.host}:{of.port}" for of in registered.end_points)
+        return ",".join(f"{end_point.name}://{end_point.host}:{end_point.port}" for end_point in registered.end_points)
 
 
 def _of_broker(

@@ -56,14 +56,14 @@ class TopicConfigs:
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Forget all values: the state is a new one."""
         self._metadata = metadata
-        self._forget()
+        self._clear_cache()
 
     def on_delta(self, delta: MetadataDelta) -> None:
         """Forget all values if a config has changed."""
         if delta.configs:
-            self._forget()
+            self._clear_cache()
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         self._brokers = None
         self._log_configs.clear()
         self._min_isr.clear()

@@ -23,7 +23,7 @@ class Attempts:
         """Whether a pause was cut short, and the next attempt is about to begin."""
         self._is_woken = False
         """Whether to cut the next pause short as it begins."""
-        self._hurried_at_ms = -math.inf
+        self._retried_early_at_ms = -math.inf
         """When the last pause before a retry was cut short."""
         self._is_stopped = False
 
@@ -51,7 +51,7 @@ class Attempts:
 
     def pause_before_retry(self) -> None:
         """Begin the next attempt after `retry_ms`, or when woken, but woken at most once in `retry_ms`."""
-        self._wait(self._retry_ms, self._hurry)
+        self._wait(self._retry_ms, self._retry_early)
 
     def _wait(self, pause_ms: float, on_wake: Callable[[], None]) -> None:
         if self._is_stopped:
@@ -67,12 +67,12 @@ class Attempts:
         self._is_due = True
         self._after(0, self._begin)
 
-    def _hurry(self) -> None:
+    def _retry_early(self) -> None:
         self._is_due = True
-        self._after(max(0.0, self._hurried_at_ms + self._retry_ms - self._runtime.now_ms()), self._begin_hurried)
+        self._after(max(0.0, self._retried_early_at_ms + self._retry_ms - self._runtime.now_ms()), self._begin_early)
 
-    def _begin_hurried(self) -> None:
-        self._hurried_at_ms = self._runtime.now_ms()
+    def _begin_early(self) -> None:
+        self._retried_early_at_ms = self._runtime.now_ms()
         self._begin()
 
     def _after(self, delay_ms: float, begin: Callable[[], None]) -> None:

@@ -112,7 +112,7 @@ class ShellHost(Protocol):
         """Return a new id for a registration."""
         ...
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         """The broker has to wait for longer than a moment, or the wait has ended; `message` says for what."""
         ...
 
@@ -273,7 +273,10 @@ class BrokerShell:
         settings, online = self._settings, self._logs.online
         self._membership = Membership(
             candidacy=Candidacy(
-                settings.broker_id, settings.advertised(ports), settings.rack, [of.directory_id for of in online]
+                settings.broker_id,
+                settings.advertised(ports),
+                settings.rack,
+                [directory.directory_id for directory in online],
             ),
             pace=settings.pace,
             directory=self._directory,
@@ -327,16 +330,18 @@ class BrokerShell:
     def offline_log_dirs(self) -> Sequence[bytes]:
         """The ids of the log directories that have failed since the start."""
         return (
-            [] if self._logs is None else [of.directory_id.bytes for of in self._logs.directories if of.offline_reason]
+            []
+            if self._logs is None
+            else [directory.directory_id.bytes for directory in self._logs.directories if directory.offline_reason]
         )
 
     def log_dir_space(self) -> Sequence[LogDirSpace]:
         """The room in the log directories that have not failed, once it has been measured."""
         return [] if self._parts is None else self._parts.maintenance.room.told()
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         """Pass on a message about a long wait, or its end."""
-        self._host.tell(message)
+        self._host.show_progress(message)
 
     def decided(self, decision: Decision) -> None:
         """Pass on a decision about a registration."""

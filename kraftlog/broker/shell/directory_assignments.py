@@ -93,24 +93,24 @@ class DirectoryAssignments:
     def _ask(self) -> None:
         if self._asking is _Asking.STOPPED:
             return
-        told = dict(list(self._pending.items())[:ASSIGNMENTS_MAX])
-        if not told:  # by now the metadata has everything
+        sent = dict(list(self._pending.items())[:ASSIGNMENTS_MAX])
+        if not sent:  # by now the metadata has everything
             self._asking = _Asking.IDLE
             return
 
         def answered(result: admin_pb2.OperationResult | ApiError) -> None:
-            self._answered(told, result)
+            self._answered(sent, result)
 
-        self._controller.ask(self._operation(told), self._pace.timeout_ms, answered, retry_unknown=True)
+        self._controller.ask(self._operation(sent), self._pace.timeout_ms, answered, retry_unknown=True)
 
-    def _answered(self, told: dict[Partition, UUID], result: admin_pb2.OperationResult | ApiError) -> None:
+    def _answered(self, sent: dict[Partition, UUID], result: admin_pb2.OperationResult | ApiError) -> None:
         if self._asking is _Asking.STOPPED:
             return
         if isinstance(result, ApiError):
             logger.info("directory assignments not sent; retrying", reason=str(result))
             self._runtime.call_later(self._pace.retry_ms, self._ask)
             return
-        for partition, directory_id in told.items():
+        for partition, directory_id in sent.items():
             if self._pending.get(partition) == directory_id:
                 del self._pending[partition]
         for refused in result.assign_replicas_to_dirs.assignments:
@@ -120,14 +120,14 @@ class DirectoryAssignments:
         self._asking = _Asking.IDLE
         self._ask_soon()
 
-    def _operation(self, told: dict[Partition, UUID]) -> admin_pb2.Operation:
+    def _operation(self, sent: dict[Partition, UUID]) -> admin_pb2.Operation:
         assignments = [
             admin_pb2.DirectoryAssignment(
                 topic_id=partition.topic_id,
                 partition_id=partition.name.partition_id,
                 directory_id=directory_id.bytes,
             )
-            for partition, directory_id in told.items()
+            for partition, directory_id in sent.items()
         ]
         return admin_pb2.Operation(
             assign_replicas_to_dirs=admin_pb2.AssignReplicasToDirsRequest(

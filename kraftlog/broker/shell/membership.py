@@ -100,7 +100,7 @@ class MembershipHost(Protocol):
         """The room in the log directories that have not failed."""
         ...
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         """The broker has to wait for longer than a moment, or the wait has ended; `message` says for what."""
         ...
 
@@ -144,7 +144,7 @@ class Membership:
         self._candidacy, self._pace = candidacy, pace
         self._directory, self._epochs = directory, epochs
         self._controller, self._host = controller, host
-        self._messages = MembershipMessages(candidacy.broker_id, host.tell, runtime.now_ms)
+        self._messages = MembershipMessages(candidacy.broker_id, host.show_progress, runtime.now_ms)
         self._attempts = Attempts(runtime, pace.retry_ms, self._attempt)
         self._cluster_id = None if directory is None else directory.cluster_id
         self._previous_broker_epoch = None if directory is None else directory.clean_epoch
@@ -231,12 +231,12 @@ class Membership:
 
     def _failed(self, error: ApiError) -> None:
         """Handle the failure of an attempt: make another one if that may succeed, else end."""
-        is_anew = error.code in _REGISTER_ANEW
-        is_final = not is_anew and not is_passing(error, was_registered=self._was_registered)
-        self._tell_failure(error, is_anew=is_anew, is_final=is_final)
+        must_register_again = error.code in _REGISTER_ANEW
+        is_final = not must_register_again and not is_passing(error, was_registered=self._was_registered)
+        self._report_failure(error, must_register_again=must_register_again, is_final=is_final)
         if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             self._messages.wait_for_another()
-        if is_anew:
+        if must_register_again:
             self._enter(Unregistered(self._host.new_incarnation()))
         elif is_final:
             self._end(error)
@@ -248,12 +248,12 @@ class Membership:
         # process has ended, and then waits only 100 ms for a sign of life (CT-65).
         self._attempts.pause_before_retry()
 
-    def _tell_failure(self, error: ApiError, *, is_anew: bool, is_final: bool) -> None:
+    def _report_failure(self, error: ApiError, *, must_register_again: bool, is_final: bool) -> None:
         """Report to the host what the failure means for the registration."""
         match self._state:
             case Unregistered(incarnation_id) if self._cluster_id is not None:
                 self._host.decided(RegistrationRefused(incarnation_id, error.code.name, error.args[0], is_final))
-            case Registered(broker_epoch) if is_anew:
+            case Registered(broker_epoch) if must_register_again:
                 self._host.decided(RegistrationLost(broker_epoch, error.code.name))
 
     def _end(self, error: BaseException) -> None:
@@ -313,7 +313,7 @@ class Membership:
                 self._end(error)
 
         # Before any heartbeat: records that are acknowledged once the broker is unfenced belong to this epoch.
-        self._epochs.note(answer.broker_epoch, answer.older_log_dirs, noted)
+        self._epochs.store(answer.broker_epoch, answer.older_log_dirs, noted)
 
     def _registered(self, broker_epoch: int) -> None:
         if self._directory is not None:

@@ -77,5 +77,5 @@ def use_log_directories(directory: BrokerDirectory, logs: LogManager) -> None:
     """
     directory.note_log_directories()
     if not logs.online:
-        reasons = "; ".join([*logs.failed.values(), *(of.offline_reason for of in logs.directories)])
+        reasons = "; ".join([*logs.failed.values(), *(log_dir.offline_reason for log_dir in logs.directories)])
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}")

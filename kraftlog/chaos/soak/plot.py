@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
-from kraftlog.chaos.soak.judge import Point
+from kraftlog.chaos.soak.bounds_checker import Point
 from kraftlog.chaos.soak.limits import WAL_BYTES_MAX
 from kraftlog.chaos.soak.samples import FileKind
 

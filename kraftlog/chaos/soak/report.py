@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from kraftlog.chaos.soak.judge import Point, Worst
+from kraftlog.chaos.soak.bounds_checker import Point, Worst
 from kraftlog.chaos.soak.plot import blocks, svg
 from kraftlog.chaos.soak.run import Soak
 from kraftlog.chaos.soak.samples import FileKind
@@ -58,10 +58,10 @@ def figures(soak: Soak) -> dict[str, Any]:
         "written_bytes_per_operation": _written_per_operation(soak),
         "faults_left_out": soak.left_out,
         "faults": {name: counts.get(name, 0) for name in FAULTS},
-        "bounds": [worst_figures(worst) for worst in soak.judge.worst.values()],
+        "bounds": [worst_figures(worst) for worst in soak.checker.worst.values()],
         "bytes_over_time": [
             {"at_seconds": round(point.at_seconds, 1), **{kind.value: point.file_bytes[kind] for kind in FileKind}}
-            for point in soak.judge.points
+            for point in soak.checker.points
         ],
         "violations": soak.violations,
     }
@@ -83,8 +83,8 @@ def print_result(soak: Soak, console: Console) -> None:
     for name, reason in soak.left_out.items():
         console.print(f"{name}: left out: {reason}", markup=False)
     console.print(f"a node wrote {found['written_bytes_per_operation']:,} bytes for each operation", highlight=False)
-    console.print(bounds_table(list(soak.judge.worst.values())))
-    console.print(bytes_table(soak.judge.points))
+    console.print(bounds_table(list(soak.checker.worst.values())))
+    console.print(bytes_table(soak.checker.points))
     for story in soak.violations:
         console.print(f"✗ {story}", markup=False, highlight=False)
 
@@ -126,7 +126,7 @@ def bytes_table(points: Sequence[Point]) -> Table:
 def plot(soak: Soak) -> str:
     """Return the bytes over time, as SVG."""
     title = f"Bytes on disk of the node with most; {soak.plan.operations_per_second:g} operations/s wanted"
-    return svg(soak.judge.points, title, [(phase.began, phase.name) for phase in soak.phases])
+    return svg(soak.checker.points, title, [(phase.began, phase.name) for phase in soak.phases])
 
 
 def size(value: float) -> str:
@@ -153,4 +153,4 @@ def worst_figures(worst: Worst) -> dict[str, Any]:
 def _written_per_operation(soak: Soak) -> int:
     acknowledged = soak.load.outcomes[Outcome.ACKNOWLEDGED] if soak.load is not None else 0
     nodes = len(soak.arena.cluster.node_ids) if soak.arena is not None else 1
-    return round(soak.judge.written_bytes() / nodes / max(acknowledged, 1))
+    return round(soak.checker.written_bytes() / nodes / max(acknowledged, 1))

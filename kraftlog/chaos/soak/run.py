@@ -19,8 +19,8 @@ from kraftlog.chaos.disk import DiskUnavailable, SmallDisk, mount_disks
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.network import Loopback
 from kraftlog.chaos.partitions import FillDisk
+from kraftlog.chaos.soak.bounds_checker import BoundsChecker
 from kraftlog.chaos.soak.faults import LANES
-from kraftlog.chaos.soak.judge import Judge
 from kraftlog.chaos.soak.limits import SETTINGS
 from kraftlog.chaos.soak.load import SteadyLoad
 from kraftlog.chaos.soak.samples import Sample, take_sample
@@ -71,7 +71,7 @@ class Soak:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.random = Random(plan.seed)
-        self.judge = Judge(plan.operations_per_second)
+        self.checker = BoundsChecker(plan.operations_per_second)
         self.arena: Arena | None = None
         self.load: SteadyLoad | None = None
         self.phases: list[Phase] = []
@@ -93,12 +93,12 @@ class Soak:
             try:
                 async with load.prepared():
                     await self._work(arena, load)
-                    if self.judge.runaway is None:
+                    if self.checker.runaway is None:
                         await self._come_to_rest(arena)
             except (ApiError, TimeoutError) as error:
                 self.violations.append(f"the cluster did not settle: {error!r}")
             self.violations += arena.deaths
-        self.violations += self.judge.violations()
+        self.violations += self.checker.violations()
         return not self.violations
 
     # --- parts ------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class Soak:
 
     async def _sample(self, arena: Arena) -> None:
         """Sample every node each second, until the files of one grow without bound."""
-        while self.judge.runaway is None:
+        while self.checker.runaway is None:
             await self._look(arena)
             await asyncio.sleep(SAMPLE_SECONDS)
 
@@ -176,9 +176,9 @@ class Soak:
             return [take_sample(arena.elapsed_seconds, node_id, paths[node_id], pid) for node_id, pid in pids.items()]
 
         self.latest = await asyncio.to_thread(look)
-        self.judge.see_samples(self.latest, arena.readings)
+        self.checker.see_samples(self.latest, arena.readings)
         for start in arena.starts[self._starts_seen :]:
-            self.judge.see_start(start)
+            self.checker.see_start(start)
         self._starts_seen = len(arena.starts)
 
     async def _come_to_rest(self, arena: Arena) -> None:
@@ -201,7 +201,7 @@ class Soak:
             await asyncio.gather(*(arena.start(node_id) for node_id in cluster.node_ids))
             if arena.deaths:
                 raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
-            self.judge.see_first_starts(arena.starts)
+            self.checker.see_first_starts(arena.starts)
             self._starts_seen = len(arena.starts)
             await cluster.wait_for_leader()
             yield arena

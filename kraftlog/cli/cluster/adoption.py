@@ -101,7 +101,7 @@ def adopt(
 
     Refused if the cluster was restored without the report, or if the disks have changed since the report.
     """
-    from kraftlog.offline.adoption.moving import carry_out, planned_move
+    from kraftlog.offline.adoption.moving import execute_move, planned_move
     from kraftlog.offline.restore import usable_snapshot
 
     with (
@@ -111,7 +111,7 @@ def adopt(
     ):
         move = planned_move(broker, reader, new_path)
         if execute and not move.is_done:
-            carry_out(broker, move, new_path)
+            execute_move(broker, move, new_path)
     _print_move(move, is_moved=execute, output=output)
 
 

@@ -132,18 +132,18 @@ def verify(files: SnapshotFiles, output: OutputOption = Output.TABLE) -> None:
     from kraftlog.offline.file_reports import COLUMNS
     from kraftlog.offline.snapshot_files import verify_files
 
-    verdicts = verify_files(files)
-    rows = [report.row() for report in verdicts.reports]
+    checks = verify_files(files)
+    rows = [report.row() for report in checks.reports]
     if rows and output is Output.JSON:
-        print_json({"IsSound": verdicts.are_sound, "Files": rows})
+        print_json({"IsSound": checks.are_sound, "Files": rows})
     elif rows:
         print_rows(COLUMNS, rows, output)
-        for report in verdicts.reports:
+        for report in checks.reports:
             for line in report.lines():
                 say(line)
-    if verdicts.failures:
-        raise StorageError("; ".join(map(str, verdicts.failures)))
-    if not verdicts.are_sound:
+    if checks.failures:
+        raise StorageError("; ".join(map(str, checks.failures)))
+    if not checks.are_sound:
         raise typer.Exit(1)
 
 

@@ -39,14 +39,14 @@ def verify(
 
     with late_progress("reading the log") as progress:
         reports = verify_directory(directory, progress)
-    verdict = is_sound(reports)
+    sound = is_sound(reports)
     rows = [report.row() for report in reports]
     if output is Output.JSON:
-        print_json({"Directory": str(directory), "IsSound": verdict, "Files": rows})
+        print_json({"Directory": str(directory), "IsSound": sound, "Files": rows})
     else:
         print_rows(COLUMNS, rows, output)
         for line in itertools.chain.from_iterable(report.lines() for report in reports):
             say(line)
-        say(f"{directory} is {'sound' if verdict else 'damaged'}.")
-    if not verdict:
+        say(f"{directory} is {'sound' if sound else 'damaged'}.")
+    if not sound:
         raise typer.Exit(1)

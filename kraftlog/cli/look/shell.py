@@ -71,7 +71,7 @@ def shell(
     from kraftlog.offline.metadata_shell import MetadataShell
 
     with _opened(snapshot, directory, bootstrap_server if live else None, live=live) as source:
-        session = MetadataShell(source, say, _complain)
+        session = MetadataShell(source, say, _print_error)
         if words:
             is_well = session.run(words)
         elif sys.stdin.isatty():
@@ -179,7 +179,7 @@ def _translated(path: Path) -> Iterator[None]:
 # --- where the commands come from -------------------------------------------------------------------------------------
 
 
-def _complain(line: str) -> None:
+def _print_error(line: str) -> None:
     sys.stdout.flush()  # the results of finished commands are printed before the error
     note(line)
 
@@ -214,7 +214,7 @@ def _converse(shell: MetadataShell) -> bool:
             message = one_line(error)
             if message is None:
                 raise
-            _complain(f"error: {message}")
+            _print_error(f"error: {message}")
     return True
 
 

@@ -13,7 +13,7 @@ import typer
 
 from kraftlog.cli.shared.errors import one_line
 from kraftlog.cli.shared.options import endpoints, path_argument, run_async
-from kraftlog.cli.shared.output import complain, say
+from kraftlog.cli.shared.output import print_error, say
 from kraftlog.cli.shared.statements import StatementCommand, print_found, run_statement
 from kraftlog.commands.sql_prompt import Ask, Mode, SqlPrompt
 
@@ -129,7 +129,7 @@ def _converse(prompt: SqlPrompt) -> None:
             message = one_line(error)
             if message is None:
                 raise
-            complain(message)
+            print_error(message)
 
 
 # --- where statements run
@@ -145,7 +145,7 @@ def _leaders(addresses: tuple[Endpoint, ...]) -> Iterator[Ask]:
     with closing(replica_database(found)) as connection:
         yield partial(run_statement, connection)
     for error in found.silent.values():
-        complain(str(error))
+        print_error(str(error))
     if found.silent:
         raise typer.Exit(1)
 

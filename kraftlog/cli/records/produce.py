@@ -17,7 +17,7 @@ import typer
 
 from kraftlog.cli.shared.broker_options import INT32_MAX, BrokerServers, ChecksumOption, TopicArgument
 from kraftlog.cli.shared.options import Output, OutputOption, endpoints, path_argument
-from kraftlog.cli.shared.output import complain, note, print_fields
+from kraftlog.cli.shared.output import note, print_error, print_fields
 from kraftlog.cli.shared.progress import late_progress
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def produce(
     )
     with _opened(file) as stream:
         _check_topic(bootstrap_server, topic, partition)
-        producer = RecordProducer(endpoints(bootstrap_server), topic, options, complain, has_digest=checksum)
+        producer = RecordProducer(endpoints(bootstrap_server), topic, options, print_error, has_digest=checksum)
         _write(producer, stream, parse, partition, output)
 
 

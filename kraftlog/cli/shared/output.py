@@ -55,7 +55,7 @@ def note(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print on standard error, on one line, what went wrong; standard output is flushed first."""
     sys.stdout.flush()
     note(f"error: {visible(' '.join(message.split()))}")

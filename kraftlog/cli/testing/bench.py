@@ -402,8 +402,8 @@ def broker(
     )
     console = _console(to_errors=output is Output.JSON)
     result = _tell(run(figures, sizes, installed, directory, console), output, json)
-    judged = [result["figures"][name]["targets"] for name in MUST_BE_MET if name in result["figures"]]
-    if not all(target["met"] for targets in judged for target in targets.values()):
+    bounded = [result["figures"][name]["targets"] for name in MUST_BE_MET if name in result["figures"]]
+    if not all(target["met"] for targets in bounded for target in targets.values()):
         raise typer.Exit(1)
 
 

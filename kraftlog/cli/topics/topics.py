@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kraftlog.cli.shared.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.shared.output import complain, print_json, print_result, print_rows, say, visible
+from kraftlog.cli.shared.output import print_error, print_json, print_result, print_rows, say, visible
 from kraftlog.cli.topics.partitions import COLUMNS as PARTITION_COLUMNS
 from statemachine.words.resources import FROM_DEFAULT
 
@@ -143,7 +143,7 @@ def _describe_replicas(addresses: tuple[Endpoint, ...], names: list[str], output
     found = run_async(describe_replicas(addresses, names))
     print_rows(COLUMNS, replica_rows(found), output)
     for error in found.silent.values():
-        complain(str(error))
+        print_error(str(error))
     if found.silent:
         raise typer.Exit(1)
 
@@ -218,6 +218,6 @@ async def _delete(
                 {"Topic": name, "Deleted": error is None, "Error": None if failure is None else failure.code.name}
             )
             if failure is not None:
-                complain(str(failure))
+                print_error(str(failure))
             elif output is Output.TABLE:
                 say(f"Topic {visible(name)} does not exist." if is_absent else f"Deleted topic {name}.")

@@ -48,7 +48,7 @@ def apply(
     Configs that a topic has and the file does not name are removed, unless the file gives the topic no configs at all.
     """
     from kraftlog.commands.topic_files import STANDARD_INPUT, UNMANAGED, read_topic_file
-    from kraftlog.commands.topic_plans import COLUMNS, carry_out, topic_plan
+    from kraftlog.commands.topic_plans import COLUMNS, execute_plan, topic_plan
 
     addresses = endpoints(bootstrap_server)
     is_asked = not (yes or dry_run)
@@ -74,7 +74,7 @@ def apply(
     if is_asked:
         confirm(f"Make {_changes(len(rows))}?")
     with _progress() as progress:
-        run_async(carry_out(addresses, plan, progress))
+        run_async(execute_plan(addresses, plan, progress))
     _print_outcome(rows, True, output, f"Made {_changes(len(rows))}.")
 
 

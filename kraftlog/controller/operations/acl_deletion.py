@@ -60,10 +60,10 @@ class AclDeletion:
 
     @property
     def is_found(self) -> bool:
-        """Whether everything was searched: the last `take` returned all."""
+        """Whether everything was searched: the last `next_page` returned all."""
         return not self._left
 
-    def take(self) -> list[MetadataRecord] | None:
+    def next_page(self) -> list[MetadataRecord] | None:
         """Continue the search; at its end, return the records that remove the found entries, if any.
 
         Raises ApiError: RECORD_LIST_TOO_LARGE if more than one batch holds would be removed (CT-63),

@@ -56,9 +56,9 @@ class ElectionPages:
         source = led_by(state, NO_LEADER) if is_unclean else where(state, NOT_LED_BY_PREFERRED)
         self._pages = PartitionPages([source], self._decide)
 
-    def take(self) -> list[MetadataRecord] | None:
+    def next_page(self) -> list[MetadataRecord] | None:
         """The records of the next page."""
-        records = self._pages.take()
+        records = self._pages.next_page()
         if not records:
             self._answer_page()
         return records

@@ -1,7 +1,7 @@
 """BrokerHeartbeat: from a broker's wish and the latest state to the transition and the answer (CT-34, CT-35).
 
 A heartbeat that changes no state makes no record. The caller makes the records of a transition, many if the broker is
-in many ISRs, and reports when the last of them is appended: `carried_out`.
+in many ISRs, and reports when the last of them is appended: `executed`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def broker_heartbeat(
     return Heartbeat(_transition(current, following), response)
 
 
-def carried_out(
+def executed(
     heartbeats: BrokerHeartbeats,
     request: BrokerHeartbeatRequest,
     transition: Transition,
@@ -88,7 +88,7 @@ def carried_out(
     """
     match transition:
         case Transition.FENCE:
-            heartbeats.forget(request.broker_id)
+            heartbeats.remove(request.broker_id)
         case Transition.UNFENCE:
             heartbeats.touch(request.broker_id, request.current_metadata_offset, now_ms)
         case Transition.CONTROLLED_SHUTDOWN:

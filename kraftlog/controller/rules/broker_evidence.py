@@ -109,7 +109,7 @@ class _Slots:
     interval_ms: int
     next_ms: float = float("-inf")
 
-    def take(self, at_ms: float) -> float:
+    def reserve(self, at_ms: float) -> float:
         """The first slot from that time on."""
         at_ms = max(at_ms, self.next_ms)
         self.next_ms = at_ms + self.interval_ms
@@ -160,7 +160,7 @@ class BrokerEvidence:
             return None
         if self._looks.next_ms > now_ms + SLOTS_AHEAD_MS:
             return None
-        return self._order(broker_id, present, endpoints, self._looks.take(now_ms))
+        return self._order(broker_id, present, endpoints, self._looks.reserve(now_ms))
 
     def stream_ended(self, stream: int, now_ms: float, *, by_peer: bool) -> Probe | None:
         """A stream has ended: closed or broken at the other side, or ended by this node, which is no evidence."""
@@ -179,7 +179,7 @@ class BrokerEvidence:
         if self._suspicions.next_ms > now_ms + SUSPICION_MS:
             self._forget_if_idle(carried.broker_id)
             return None
-        at_ms = self._suspicions.take(now_ms)
+        at_ms = self._suspicions.reserve(now_ms)
         present.suspicion = _Suspicion(at_ms + SUSPICION_MS)
         return self._order(carried.broker_id, present, present.accepting, at_ms)
 
@@ -232,7 +232,7 @@ class BrokerEvidence:
             self._forget_if_idle(probe.broker_id)
             return None
         slots = self._rows if suspicion.refusals else self._suspicions
-        return self._order(probe.broker_id, present, present.accepting, slots.take(now_ms + delay_ms))
+        return self._order(probe.broker_id, present, present.accepting, slots.reserve(now_ms + delay_ms))
 
     def has_ended(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
         """Whether the process of that incarnation has ended, by the evidence."""
@@ -245,7 +245,7 @@ class BrokerEvidence:
             and now_ms - suspicion.refused_since_ms >= REFUSED_MS
         )
 
-    def forget(self, broker_id: int) -> None:
+    def remove(self, broker_id: int) -> None:
         """Drop the evidence about the broker, until its next stream."""
         self._incarnations.pop(broker_id, None)
 

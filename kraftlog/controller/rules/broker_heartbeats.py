@@ -126,7 +126,7 @@ class BrokerHeartbeats:
         if session is not None and session.controlled_shutdown_offset is None:
             session.controlled_shutdown_offset = end_offset
 
-    def forget(self, broker_id: int) -> None:
+    def remove(self, broker_id: int) -> None:
         """The broker was fenced, registered again or unregistered: its session, if it has one, has ended."""
         self._sessions.pop(broker_id, None)
 

@@ -41,7 +41,7 @@ class DiskSpace:
             if not of.is_full and of.free_bytes >= LOW_WATER_MARKS_MIN * max(0, of.low_water_bytes)
         )
 
-    def forget(self, broker_id: int) -> None:
+    def remove(self, broker_id: int) -> None:
         """The broker is fenced, or gone: its reports may be wrong by now."""
         self._roomy.pop(broker_id, None)
 

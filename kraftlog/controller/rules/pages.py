@@ -22,12 +22,12 @@ FindPage = Callable[[Key | None, int], Page[PartitionRecord]]
 class Pages(Protocol):
     """Records that come in pages."""
 
-    def take(self) -> list[MetadataRecord] | None:
+    def next_page(self) -> list[MetadataRecord] | None:
         """The next page, maybe empty; None after the last. A page that is not empty is repeated until `appended`."""
         ...
 
     def appended(self) -> None:
-        """The last page returned by `take` is appended."""
+        """The last page returned by `next_page` is appended."""
         ...
 
 
@@ -46,7 +46,7 @@ class PartitionPages:
         self._after: Key | None = None
         self._page_end: Key | None = None
 
-    def take(self) -> list[MetadataRecord] | None:
+    def next_page(self) -> list[MetadataRecord] | None:
         """The records of the next page."""
         if not self._sources:
             records = None if self._closing is None else self._closing()
@@ -62,8 +62,8 @@ class PartitionPages:
 
     # A page that the log refuses is not kept: it is decided again. Consider a topic with partitions 0 to 449, all of
     # which a broker leaves. The pages end with 199, 399 and 449. The first is appended; the second is refused, since
-    # too much is pending. Then partition 250 gets another leader. 100 ms later `take` reads the partitions above 199
-    # again and decides on the new state of 250. Had the refused page been kept, it would carry a change of the old
+    # too much is pending. Then partition 250 gets another leader. 100 ms later `next_page` reads the partitions above
+    # 199 again and decides on the new state of 250. Had the refused page been kept, it would carry a change of the old
     # state of 250.
     def appended(self) -> None:
         """Continue after the page."""

@@ -120,7 +120,7 @@ def change_partition(
     _complete_reassignment(plan)
     _find_eligible(plan, before, target.lost_data, conditions)
     _elect(plan, target.election, conditions)
-    _settle(plan, before, target.begins_anew, conditions)
+    _apply_election(plan, before, target.begins_anew, conditions)
     plan.last_known_elr = _without(plan.last_known_elr, target.begins_anew)
     changes: dict[str, Any] = {}
     for name in _LISTS:
@@ -203,7 +203,7 @@ def _complete_reassignment(plan: _Plan) -> None:
 def _find_eligible(plan: _Plan, before: _Plan, lost_data: Collection[int], conditions: Conditions) -> None:
     """A replica that left the ISR still has all committed records, while the ISR is too small to commit more (CT-56).
 
-    Whether it is too small is only known after the election: `_settle` removes them if not.
+    Whether it is too small is only known after the election: `_apply_election` removes them if not.
     """
     if not conditions.elr_enabled:
         if not before.isr:
@@ -268,7 +268,7 @@ def _unclean_candidates(plan: _Plan, election: Election, conditions: Conditions)
         )
 
 
-def _settle(plan: _Plan, before: _Plan, begins_anew: Collection[int], conditions: Conditions) -> None:
+def _apply_election(plan: _Plan, before: _Plan, begins_anew: Collection[int], conditions: Conditions) -> None:
     """Apply the consequences of the election: the last known leader, and which replicas stay in an ISR that would be
     empty.
     """

@@ -123,7 +123,7 @@ class MutationQuota:
 
 
 class Charge:
-    """The charge of one operation of a client: nothing before `settle`, since the operation may write nothing."""
+    """The charge of one operation of a client: nothing before `charge`, since the operation may write nothing."""
 
     def __init__(self, quota: MutationQuota, now_ms: int) -> None:
         self._quota = quota
@@ -135,7 +135,7 @@ class Charge:
         self._quota.check(self._now_ms, mutations, self._owed)
         self._owed += mutations
 
-    def settle(self) -> None:
+    def charge(self) -> None:
         """Charge the client: the operation is appended."""
         self._quota.charge(self._now_ms, self._owed)
 

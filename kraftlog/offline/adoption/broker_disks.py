@@ -243,7 +243,7 @@ class _LogScan:
             if place.header.leader_epoch > epochs.latest:
                 epochs.assign(place.header.leader_epoch, place.header.base_offset)
         later = base_offsets[index + 1 :]
-        scan.judge(
+        scan.check_tail(
             self._known.recovery_point,
             is_last=not later,
             has_valid_successor=any(map(self._has_valid_batch, later)),

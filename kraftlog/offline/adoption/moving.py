@@ -133,13 +133,13 @@ def _fate(partition: PartitionRecord | None, broker_id: int) -> Fate:
 
 
 def new_database_path(broker: StoppedBroker) -> Path:
-    """Where `planned_move` may write the metadata for `carry_out`: an empty directory on the same file system."""
+    """Where `planned_move` may write the metadata for `execute_move`: an empty directory on the same file system."""
     path = Path(broker.path) / (METADATA_DATABASE_NAME + NEW_DATABASE_SUFFIX)
     remove(path)
     return path
 
 
-def carry_out(broker: StoppedBroker, move: Move, new_path: Path) -> None:
+def execute_move(broker: StoppedBroker, move: Move, new_path: Path) -> None:
     """Move the broker; `new_path` has the metadata. Raises StorageError, FlushFailed; the move can be repeated after
     either.
     """

@@ -80,26 +80,26 @@ class DelayedFetch:
         located = self._locate(max(1, self._slices.answer_room_bytes))
         if self._reader.is_follower:
             located = [
-                count_follower(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)
+                count_follower(wanted, self._reader, found) for wanted, found in zip(self._wanted, located, strict=True)
             ]
         if self._has_later:
             self._is_done = True
             self._wait_for_reads(runtime, *self._read_with_later(located))
             return
-        byte_count = sum(one.byte_count for one in located)
+        byte_count = sum(found.byte_count for found in located)
         if (
             max_wait_ms <= 0
             or not located
             or byte_count >= min(self._min_bytes, self._bytes_max)
-            or any(one.ends_wait for one in located)
+            or any(found.ends_wait for found in located)
         ):
             self._finish(located)
             return
-        for wanted, one in zip(self._wanted, located, strict=True):
+        for wanted, found in zip(self._wanted, located, strict=True):
             self._waiting[wanted.partition] = wanted
-            self._available[wanted.partition] = one.byte_count
-            if not one.byte_count:
-                self._without[wanted.partition] = one
+            self._available[wanted.partition] = found.byte_count
+            if not found.byte_count:
+                self._without[wanted.partition] = found
             wanted.partition.watch(self, to_log_end=self._reader.is_follower)
         self._available_bytes = sum(self._available.values())
         self._observer.fetch_parked(self._reader.replica_id, byte_count, self._min_bytes, max_wait_ms)
@@ -113,14 +113,14 @@ class DelayedFetch:
         available: list[Located] = []
         byte_count = 0
         for wanted in self._wanted:
-            one = locate(wanted, self._reader, max(0, self._bytes_max - byte_count), min_one_batch=not byte_count)
+            found = locate(wanted, self._reader, max(0, self._bytes_max - byte_count), min_one_batch=not byte_count)
             if self._reader.is_follower:
-                one = count_follower(wanted, self._reader, one)
-                if one.error is not None:
-                    refused[wanted.partition] = one
-            byte_count += one.byte_count
-            ends_wait = ends_wait or one.ends_wait
-            available.append(one)
+                found = count_follower(wanted, self._reader, found)
+                if found.error is not None:
+                    refused[wanted.partition] = found
+            byte_count += found.byte_count
+            ends_wait = ends_wait or found.ends_wait
+            available.append(found)
             yield
         if ends_wait or byte_count >= min(self._min_bytes, self._bytes_max):
             self._is_done = True
@@ -134,10 +134,10 @@ class DelayedFetch:
 
     def _wait_in_slices(self, runtime: Runtime, max_wait_ms: int, available: Sequence[Located]) -> Steps:
         self._runtime = runtime
-        for wanted, one in zip(self._wanted, available, strict=True):
+        for wanted, found in zip(self._wanted, available, strict=True):
             self._waiting[wanted.partition] = wanted
-            self._available[wanted.partition] = one.byte_count
-            self._available_bytes += one.byte_count
+            self._available[wanted.partition] = found.byte_count
+            self._available_bytes += found.byte_count
             wanted.partition.watch(self, to_log_end=self._reader.is_follower)
             yield
             if self._is_done:
@@ -153,15 +153,15 @@ class DelayedFetch:
         bytes_left = max(0, min(self._bytes_max, room_bytes))
         min_one_batch = room_bytes > 0
         for wanted in self._wanted:
-            one = refused.get(wanted.partition)
-            if one is None:
-                one = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
-            if one.byte_count:
+            found = refused.get(wanted.partition)
+            if found is None:
+                found = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
+            if found.byte_count:
                 min_one_batch = False
-                bytes_left = max(0, bytes_left - one.byte_count)
-                if one.found is not None and not isinstance(one.found, LogSlice):
-                    later[len(reads)] = one.found
-            reads.append(read(wanted, self._reader, one))
+                bytes_left = max(0, bytes_left - found.byte_count)
+                if found.found is not None and not isinstance(found.found, LogSlice):
+                    later[len(reads)] = found.found
+            reads.append(read(wanted, self._reader, found))
             yield
         if later and runtime is not None:
             self._wait_for_reads(runtime, reads, later)
@@ -170,11 +170,11 @@ class DelayedFetch:
 
     def _read_with_later(self, located: Sequence[Located]) -> tuple[list[Read], dict[int, LaterRead]]:
         """Return the results that can be read now, and the later reads, by their index in `wanted`."""
-        reads = [read(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)]
+        reads = [read(wanted, self._reader, found) for wanted, found in zip(self._wanted, located, strict=True)]
         later: dict[int, LaterRead] = {}
-        for place, one in enumerate(located):
-            if one.found is not None and not isinstance(one.found, LogSlice):
-                later[place] = one.found
+        for place, found in enumerate(located):
+            if found.found is not None and not isinstance(found.found, LogSlice):
+                later[place] = found.found
         return reads, later
 
     def _wait_for_reads(self, runtime: Runtime, reads: list[Read], later: Mapping[int, LaterRead]) -> None:
@@ -187,10 +187,10 @@ class DelayedFetch:
         wanted = self._waiting.get(partition)
         if self._is_done or self._is_due or wanted is None or self._runtime is None:
             return
-        one = locate(wanted, self._reader, self._bytes_max, min_one_batch=True)
-        self._available_bytes += one.byte_count - self._available[partition]
-        self._available[partition] = one.byte_count
-        if one.ends_wait:
+        found = locate(wanted, self._reader, self._bytes_max, min_one_batch=True)
+        self._available_bytes += found.byte_count - self._available[partition]
+        self._available[partition] = found.byte_count
+        if found.ends_wait:
             self._why = FetchEnd.PARTITION_CHANGED
             self.expire()
         elif self._available_bytes >= min(self._min_bytes, self._bytes_max):
@@ -225,20 +225,20 @@ class DelayedFetch:
         bytes_left = max(0, min(self._bytes_max, room_bytes))
         min_one_batch = room_bytes > 0
         for wanted in self._wanted:
-            one = self._without.get(wanted.partition)
-            if one is None:
-                one = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
-            if one.byte_count:
+            found = self._without.get(wanted.partition)
+            if found is None:
+                found = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
+            if found.byte_count:
                 min_one_batch = False
-                bytes_left = max(0, bytes_left - one.byte_count)
-                if not isinstance(one.found, LogSlice):
+                bytes_left = max(0, bytes_left - found.byte_count)
+                if not isinstance(found.found, LogSlice):
                     self._has_later = True
-            located.append(one)
+            located.append(found)
         return located
 
     def _finish(self, located: Sequence[Located]) -> None:
         self._end()
-        self._on_read([read(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)])
+        self._on_read([read(wanted, self._reader, found) for wanted, found in zip(self._wanted, located, strict=True)])
 
     def _end(self) -> None:
         self._is_done = True

@@ -33,7 +33,7 @@ class FetchIntent(NamedTuple):
 
     session_id: int
     epoch: int
-    asked: Mapping[PartitionKey, FetchPosition]
+    requested: Mapping[PartitionKey, FetchPosition]
     forgotten: Sequence[PartitionKey]
     has_topic_ids: bool
     """Whether the request's version names topics by their ids."""
@@ -43,7 +43,7 @@ class FetchIntent(NamedTuple):
 Result = tuple[PartitionKey, Read]
 
 
-class Told(NamedTuple):
+class SessionResponse(NamedTuple):
     """The session fields and the results of a Fetch response."""
 
     error: ErrorCode
@@ -59,19 +59,19 @@ class FetchContext(Protocol):
         """The partitions to read, in order."""
         ...
 
-    def news(self, results: Sequence[Result]) -> Sequence[Result]:
+    def changed(self, results: Sequence[Result]) -> Sequence[Result]:
         """Return the results that the response would have, without changes to the session."""
         ...
 
-    def tell(self, results: Sequence[Result], now_ms: float) -> Told:
+    def commit(self, results: Sequence[Result], now_ms: float) -> SessionResponse:
         """Make the response of the results, one for each wanted partition; update the session."""
         ...
 
-    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
-        """Like `tell`, in slices."""
+    def commit_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, SessionResponse]:
+        """Like `commit`, in slices."""
         ...
 
-    def tell_nothing(self) -> Told:
+    def empty_response(self) -> SessionResponse:
         """Make an empty response for a throttled reader, which repeats its request later."""
         ...
 
@@ -84,7 +84,7 @@ def fetch_context(sessions: FetchSessionCache, intent: FetchIntent, now_ms: floa
     """
     if intent.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions.remove(intent.session_id)
-        return _Sessionless(intent.asked) if intent.epoch == FINAL_EPOCH else _Full(sessions, intent)
+        return _Sessionless(intent.requested) if intent.epoch == FINAL_EPOCH else _Full(sessions, intent)
     session = sessions.get(intent.session_id)
     if session is None:
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -92,10 +92,10 @@ def fetch_context(sessions: FetchSessionCache, intent: FetchIntent, now_ms: floa
         return ErrorCode.INVALID_FETCH_SESSION_EPOCH
     if session.has_topic_ids != intent.has_topic_ids:
         return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    session.change(intent.asked, intent.forgotten)
+    session.change(intent.requested, intent.forgotten)
     if not len(session):
         sessions.remove(session.session_id)
-        return _Sessionless(intent.asked)
+        return _Sessionless(intent.requested)
     if not sessions.touch(session, now_ms):
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     session.advance()
@@ -108,36 +108,36 @@ class _Sessionless:
     def __init__(self, wanted: Mapping[PartitionKey, FetchPosition]) -> None:
         self.wanted = wanted
 
-    def news(self, results: Sequence[Result]) -> Sequence[Result]:
+    def changed(self, results: Sequence[Result]) -> Sequence[Result]:
         return results
 
-    def tell(self, results: Sequence[Result], now_ms: float) -> Told:
-        return Told(ErrorCode.NONE, NO_SESSION, results)
+    def commit(self, results: Sequence[Result], now_ms: float) -> SessionResponse:
+        return SessionResponse(ErrorCode.NONE, NO_SESSION, results)
 
-    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+    def commit_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, SessionResponse]:
         yield
-        return self.tell(results, now_ms)
+        return self.commit(results, now_ms)
 
-    def tell_nothing(self) -> Told:
-        return Told(ErrorCode.NONE, NO_SESSION, ())
+    def empty_response(self) -> SessionResponse:
+        return SessionResponse(ErrorCode.NONE, NO_SESSION, ())
 
 
 class _Full(_Sessionless):
     """A full request: the response has all results, and opens a session."""
 
     def __init__(self, sessions: FetchSessionCache, intent: FetchIntent) -> None:
-        super().__init__(intent.asked)
+        super().__init__(intent.requested)
         self._sessions = sessions
         self._intent = intent
 
-    def tell(self, results: Sequence[Result], now_ms: float) -> Told:
+    def commit(self, results: Sequence[Result], now_ms: float) -> SessionResponse:
         session = self._sessions.create(
             ((key, self.wanted[key], read) for key, read in results), len(results), now_ms,
             is_privileged=self._intent.is_from_follower, has_topic_ids=self._intent.has_topic_ids,
         )  # fmt: skip
-        return Told(ErrorCode.NONE, NO_SESSION if session is None else session.session_id, results)
+        return SessionResponse(ErrorCode.NONE, NO_SESSION if session is None else session.session_id, results)
 
-    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+    def commit_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, SessionResponse]:
         partitions: dict[PartitionKey, Cached] = {}
         for key, read in results:
             partitions[key] = Cached(self.wanted[key], read)
@@ -145,7 +145,7 @@ class _Full(_Sessionless):
         session = self._sessions.create_of(
             partitions, now_ms, is_privileged=self._intent.is_from_follower, has_topic_ids=self._intent.has_topic_ids
         )
-        return Told(ErrorCode.NONE, NO_SESSION if session is None else session.session_id, results)
+        return SessionResponse(ErrorCode.NONE, NO_SESSION if session is None else session.session_id, results)
 
 
 class _Incremental:
@@ -156,33 +156,33 @@ class _Incremental:
         self._session = session
         self._epoch = session.epoch
 
-    def news(self, results: Sequence[Result]) -> Sequence[Result]:
+    def changed(self, results: Sequence[Result]) -> Sequence[Result]:
         if self._session.epoch != self._epoch:
             return ()
-        return [(key, read) for key, read in results if self._session.is_news(key, read)]
+        return [(key, read) for key, read in results if self._session.has_changed(key, read)]
 
-    def tell(self, results: Sequence[Result], now_ms: float) -> Told:
+    def commit(self, results: Sequence[Result], now_ms: float) -> SessionResponse:
         if self._session.epoch != self._epoch:
-            return self.tell_nothing()
-        news = self.news(results)
-        for key, read in news:
-            self._session.told(key, read)
-        return Told(ErrorCode.NONE, self._session.session_id, news)
+            return self.empty_response()
+        changed = self.changed(results)
+        for key, read in changed:
+            self._session.record_sent(key, read)
+        return SessionResponse(ErrorCode.NONE, self._session.session_id, changed)
 
-    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
-        """Like `tell`, in slices; if the session's next request has come in between, the response is an error."""
-        news: list[Result] = []
+    def commit_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, SessionResponse]:
+        """Like `commit`, in slices; if the session's next request has come in between, the response is an error."""
+        changed: list[Result] = []
         for key, read in results:
             if self._session.epoch != self._epoch:
-                return self.tell_nothing()
-            if self._session.is_news(key, read):
-                self._session.told(key, read)
-                news.append((key, read))
+                return self.empty_response()
+            if self._session.has_changed(key, read):
+                self._session.record_sent(key, read)
+                changed.append((key, read))
             yield
-        return Told(ErrorCode.NONE, self._session.session_id, news)
+        return SessionResponse(ErrorCode.NONE, self._session.session_id, changed)
 
-    def tell_nothing(self) -> Told:
+    def empty_response(self) -> SessionResponse:
         """Make an empty response: INVALID_FETCH_SESSION_EPOCH if the session's next request has come in between."""
         is_current = self._session.epoch == self._epoch
         error = ErrorCode.NONE if is_current else ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        return Told(error, self._session.session_id, ())
+        return SessionResponse(error, self._session.session_id, ())

@@ -71,9 +71,9 @@ class Cached:
         self.high_watermark: int = UNKNOWN_OFFSET
         self.log_start_offset: int = UNKNOWN_OFFSET
         if read is not None:
-            self.told(read)
+            self.record_sent(read)
 
-    def is_news(self, read: Read) -> bool:
+    def has_changed(self, read: Read) -> bool:
         """Whether the response must have a result."""
         return bool(
             read.records
@@ -84,7 +84,7 @@ class Cached:
             or read.log_start_offset != self.log_start_offset
         )
 
-    def told(self, read: Read) -> None:
+    def record_sent(self, read: Read) -> None:
         """Note that a result is sent. After an error the next result without one is sent even if nothing changed."""
         self.high_watermark = UNKNOWN_OFFSET if read.error is not None else read.high_watermark
         self.log_start_offset = read.log_start_offset
@@ -116,9 +116,9 @@ class FetchSession:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def change(self, asked: Mapping[PartitionKey, FetchPosition], forgotten: Iterable[PartitionKey]) -> None:
+    def change(self, requested: Mapping[PartitionKey, FetchPosition], forgotten: Iterable[PartitionKey]) -> None:
         """Add or change partitions, then remove some."""
-        for key, position in asked.items():
+        for key, position in requested.items():
             cached = self._partitions.get(key)
             if cached is None:
                 self._partitions[key] = Cached(position)
@@ -131,17 +131,17 @@ class FetchSession:
         """Return the present position of each partition, in order."""
         return {key: cached.position for key, cached in self._partitions.items()}
 
-    def is_news(self, key: PartitionKey, read: Read) -> bool:
+    def has_changed(self, key: PartitionKey, read: Read) -> bool:
         """Whether the response must have a partition's result."""
         cached = self._partitions.get(key)
-        return cached is not None and cached.is_news(read)
+        return cached is not None and cached.has_changed(read)
 
-    def told(self, key: PartitionKey, read: Read) -> None:
+    def record_sent(self, key: PartitionKey, read: Read) -> None:
         """Note that a result is sent. A partition with records moves to the end, so that no partition starves."""
         cached = self._partitions.get(key)
         if cached is None:
             return
-        cached.told(read)
+        cached.record_sent(read)
         if read.records:
             del self._partitions[key]
             self._partitions[key] = cached
@@ -186,7 +186,7 @@ class FetchSessionCache:
 
     def create(
         self,
-        told: Iterable[tuple[PartitionKey, FetchPosition, Read]],
+        sent: Iterable[tuple[PartitionKey, FetchPosition, Read]],
         size: int,
         now_ms: float,
         *,
@@ -196,7 +196,7 @@ class FetchSessionCache:
         """Create a session of `size` partitions, with the results in the response; None if there is no room for it."""
         if not self._make_room((is_privileged, size, NO_SESSION), now_ms):
             return None
-        partitions = {key: Cached(position, read) for key, position, read in told}
+        partitions = {key: Cached(position, read) for key, position, read in sent}
         return self._made(partitions, now_ms, is_privileged=is_privileged, has_topic_ids=has_topic_ids)
 
     def create_of(

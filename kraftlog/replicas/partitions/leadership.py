@@ -29,28 +29,28 @@ class Leaderships:
 
     def __init__(self, listeners: Sequence[LeadershipListener]) -> None:
         self._listeners = listeners
-        self._told: dict[Partition, tuple[int, int]] = {}
+        self._known: dict[Partition, tuple[int, int]] = {}
         """The leader epoch and the number of the leadership, by partition."""
 
     def look_at(self, partition: Partition) -> None:
         """Notify the listeners if the leadership has changed since the last call for this partition."""
         leading = partition.leading
         now = None if leading is None else (leading.leader_epoch, partition.leadership)
-        told = self._told.get(partition)
-        if now == told:
+        known = self._known.get(partition)
+        if now == known:
             return
-        if told is not None:
-            del self._told[partition]
+        if known is not None:
+            del self._known[partition]
             for listener in self._listeners:
-                listener.leads_no_more(partition, told[0])
+                listener.leads_no_more(partition, known[0])
         if now is not None:
-            self._told[partition] = now
+            self._known[partition] = now
             for listener in self._listeners:
                 listener.leads(partition, now[0])
 
     def stop(self) -> None:
         """End all leaderships."""
-        told, self._told = self._told, {}
-        for partition, (epoch, _) in told.items():
+        known, self._known = self._known, {}
+        for partition, (epoch, _) in known.items():
             for listener in self._listeners:
                 listener.leads_no_more(partition, epoch)

@@ -73,7 +73,7 @@ class Followers(Protocol):
         ...
 
 
-class NobodyFollows:
+class NoReplication:
     """The `Followers` of a broker that does not replicate."""
 
     def follow(self, partition: Partition) -> None:
@@ -186,14 +186,14 @@ class Partitions:
     def _begin(self) -> None:
         if self._work.is_idle:
             changes = self._pending.take()
-            self._work.start(self._carry_out_all(changes), is_small=changes.is_small)
+            self._work.start(self._execute_all(changes), is_small=changes.is_small)
 
-    def _carry_out_all(self, changes: Changes) -> Steps:
+    def _execute_all(self, changes: Changes) -> Steps:
         """Apply these changes, and those that arrive in between."""
         while True:
             yield from self._scan_rest(changes)
             if changes.scanned_to is None:
-                yield from self._carry_out(changes)
+                yield from self._execute(changes)
                 while self._after_these:
                     self._after_these.pop(0)()
             if not self._pending:
@@ -202,7 +202,7 @@ class Partitions:
             self._after_these += self._after_next
             self._after_next.clear()
 
-    def _carry_out(self, changes: Changes) -> Steps:
+    def _execute(self, changes: Changes) -> Steps:
         if changes.is_whole:
             for keys in slices([key for key in self._by_id if key not in changes.arriving], SLICE_LINES):
                 changes.leaving |= {key: self._topic_name(key[0]) is not None for key in keys}
@@ -254,7 +254,7 @@ class Partitions:
     def _on_configs(self, changes: Changes) -> Steps:
         topics = changes.configured_topics
         if changes.is_broker_configured or topics:
-            found = [one for one in self if changes.is_broker_configured or one.name.topic in topics]
+            found = [partition for partition in self if changes.is_broker_configured or partition.name.topic in topics]
             for some in slices(found, SLICE_LINES):
                 self._configure(some)
                 yield None
@@ -287,7 +287,7 @@ class Partitions:
         had_log = partition.log is not None
         # The setting is updated with the record: a shrunk ISR counts with the setting under which it has shrunk.
         partition.update(record, self._settings.min_insync_replicas(partition.name.topic))
-        self._settle(partition)
+        self._report_state(partition)
         if partition.leader_epoch != epoch_before or (partition.log is not None) != had_log:
             self._take_role(partition)
         else:
@@ -339,7 +339,7 @@ class Partitions:
                 logger.error("a partition is offline", partition=str(partition), reason=str(error))
             partition.close(error)
 
-    def _settle(self, partition: Partition) -> None:
+    def _report_state(self, partition: Partition) -> None:
         """Take the next step for a damaged log, or report the log's directory to the controller.
 
         One report is not enough. Consider a controller that receives a report of damage after the log was copied again.
@@ -403,7 +403,7 @@ class Partitions:
         if len(online) == len(self._logs.directories) and not self._logs.failed:
             return
         assigned = self._assigned_directory(partition)
-        known = {LOST_DIRECTORY, DAMAGED_DIRECTORY, *(of.directory_id.bytes for of in online)}
+        known = {LOST_DIRECTORY, DAMAGED_DIRECTORY, *(directory.directory_id.bytes for directory in online)}
         if found_id is not None or not partition.record.partition_epoch:
             known.add(UNASSIGNED_DIRECTORY)  # the log is new, or it was found
         if assigned not in known and assigned != found_id:
@@ -452,7 +452,7 @@ class Partitions:
             if partition.log is None:
                 if self._logs.directory_of(partition.name) is None:
                     self._open(partition)
-                    self._settle(partition)
+                    self._report_state(partition)
                     if partition.log is not None:
                         self._take_role(partition)
                         self._leaderships.look_at(partition)

@@ -35,10 +35,10 @@ class Isolation(IntEnum):
 NO_REPLICA: Final = -1
 
 
-class LeaderThrottle(Protocol):
+class ReplicaQuota(Protocol):
     """The limit on the bytes that a leader sends to throttled replicas (KIP-73)."""
 
-    def leaves_out(self, partition: Partition, replica_id: int) -> bool:
+    def is_throttled(self, partition: Partition, replica_id: int) -> bool:
         """Whether a follower gets no records of a partition now."""
         ...
 
@@ -53,7 +53,7 @@ class Reader(NamedTuple):
     """The id of a follower's broker; -1 for a consumer."""
     broker_epoch: int = UNKNOWN_EPOCH
     """The broker epoch of a follower; -1 if the request has none."""
-    throttle: LeaderThrottle | None = None
+    throttle: ReplicaQuota | None = None
     """The throttle for a follower; None for a consumer."""
 
     @property
@@ -126,7 +126,7 @@ def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: b
         limit = min(bytes_max, wanted.bytes_max)
         source: RecordSource = log.reader
         found = source.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch)
-        if reader.throttle is not None and reader.throttle.leaves_out(wanted.partition, reader.replica_id):
+        if reader.throttle is not None and reader.throttle.is_throttled(wanted.partition, reader.replica_id):
             return Located()  # after `locate`, which refuses an offset out of range
         if found is not None and not isinstance(found, LogSlice) and reader.is_follower:
             raise ApiError(
@@ -196,7 +196,7 @@ def _aborted_in(log: PartitionLog, offset: int, records: bytes) -> tuple[Aborted
         end_offset = max((header.last_offset + 1 for _, header in read_headers(records)), default=offset)
     except MalformedBytes:
         return tuple(found)  # the reader detects the damage, and needs the records before it
-    return tuple(one for one in found if one.first_offset < end_offset)
+    return tuple(transaction for transaction in found if transaction.first_offset < end_offset)
 
 
 def _refused(error: ApiError, log: PartitionLog | None) -> Read:

@@ -44,5 +44,9 @@ class RackAwareChoice:
         except ApiError:
             return NO_PREFERENCE
         ends = partition.followers_with(offset)
-        near = [one for one in ends if self._cluster.rack(one) == rack and not self._cluster.is_fenced(one)]
+        near = [
+            candidate
+            for candidate in ends
+            if self._cluster.rack(candidate) == rack and not self._cluster.is_fenced(candidate)
+        ]
         return max(near, key=lambda replica: ends[replica], default=NO_PREFERENCE)

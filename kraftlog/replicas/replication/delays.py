@@ -43,7 +43,7 @@ class Delays:
         heapq.heappush(self._due, (self._runtime.now_ms() + pause_ms, number, followed))
         self._set_timer()
 
-    def forget(self, followed: FollowedPartition) -> None:
+    def drop(self, followed: FollowedPartition) -> None:
         """Cancel a partition's pause: do not resume it."""
         self._current.pop(followed, None)
 
@@ -65,9 +65,9 @@ class Delays:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due_ms = self._due[0][0]
-        self._timer = self._runtime.call_later(max(0, self._timer_due_ms - self._runtime.now_ms()), self._look)
+        self._timer = self._runtime.call_later(max(0, self._timer_due_ms - self._runtime.now_ms()), self._resume_due)
 
-    def _look(self) -> None:
+    def _resume_due(self) -> None:
         self._timer = None
         now_ms = self._runtime.now_ms()
         while self._due and self._due[0][0] <= now_ms:

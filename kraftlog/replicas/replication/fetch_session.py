@@ -1,7 +1,7 @@
 """The follower's end of a fetch session (KIP-227): a request names only what has changed since the previous one.
 
     session.want(key, position)              fetch a partition from now on
-    session.forget(key)
+    session.remove(key)
     request = session.next_request()         at most one in flight
     session.answered(response)               or session.lost(), if there is no response
 
@@ -50,7 +50,7 @@ class FetchSession:
         self._asked: dict[PartitionKey, FetchPartition] = {}
         self._changed: dict[PartitionKey, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
-        self._begins_anew = False
+        self._is_reset = False
 
     def __len__(self) -> int:
         """The number of partitions to fetch."""
@@ -74,32 +74,32 @@ class FetchSession:
         """Fetch a partition from this position in the next request."""
         self._wanted[key] = position
         self._forgotten.pop(key, None)
-        asked = self._asked.get(key)
-        if asked is not None and asked.fetch_offset == position.fetch_offset and asked == position:
+        requested = self._asked.get(key)
+        if requested is not None and requested.fetch_offset == position.fetch_offset and requested == position:
             self._changed.pop(key, None)
         else:
             self._changed[key] = None
 
-    def forget(self, key: PartitionKey) -> None:
+    def remove(self, key: PartitionKey) -> None:
         """Stop fetching a partition, if it is fetched."""
         if self._wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
             if key in self._asked:
                 self._forgotten[key] = None
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Make the next request full, since a result that the leader counts as delivered was not used.
 
         Consider a leader's response with the high watermark 7, which was ignored since the leader epoch had changed. In
         the same session the leader sends its high watermark again only when it changes.
         """
-        self._begins_anew = True
+        self._is_reset = True
 
     # --- requests and responses ---------------------------------------------------------------------------------------
 
     def next_request(self) -> SessionRequest:
         """Return the next request. Call `answered` or `lost` for the previous one first."""
-        if self._begins_anew:
+        if self._is_reset:
             self._close()
         changed: Iterable[PartitionKey] = self._changed
         if self.is_full:
@@ -168,4 +168,4 @@ class FetchSession:
     def _close(self) -> None:
         """Make the next request close the session, and open a new one."""
         self._epoch = FULL_EPOCH
-        self._begins_anew = False
+        self._is_reset = False

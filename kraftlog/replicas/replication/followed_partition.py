@@ -122,18 +122,19 @@ class FollowedPartition:
     def _cut(self, log: PartitionLog, end_offset: int, reason: str) -> None:
         """Truncate the log, and log it; a loss of committed records without an unclean election is an error (DB-31)."""
         if end_offset < log.log_end_offset:
-            told = {
+            details = {
                 "partition": str(self), "leader": self.partition.record.leader, "leader_epoch": self.leader_epoch,
                 "end_offset": end_offset, "log_end_offset": log.log_end_offset, "high_watermark": log.high_watermark,
                 "reason": reason,
             }  # fmt: skip
             if end_offset >= log.high_watermark:
-                logger.info("a follower's log is truncated", **told)
+                logger.info("a follower's log is truncated", **details)
             elif self.partition.record.leader_recovery_state == _RECOVERING:
-                logger.warning("committed records are truncated after an unclean election", **told)
+                logger.warning("committed records are truncated after an unclean election", **details)
             else:
                 logger.error(
-                    "committed records are truncated without an unclean election; they are kept beside the log", **told
+                    "committed records are truncated without an unclean election; they are kept beside the log",
+                    **details,
                 )
         before, high_watermark = log.log_end_offset, log.high_watermark
         log.truncate_as_follower(end_offset, self.leader_epoch)

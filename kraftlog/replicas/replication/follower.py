@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraftbase.runtime import Runtime
+from kraftlog.replicas.replication.follower_throttle import FollowerThrottleConfigs
 from kraftlog.replicas.replication.ports import LeaderConnector
 from kraftlog.replicas.replication.throttle import ReplicationQuota
-from kraftlog.replicas.replication.throttled_fetches import FollowerThrottle
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.telemetry.observer import BrokerObserver
 
@@ -35,7 +35,7 @@ class Follower:
     runtime: Runtime
     connector: LeaderConnector
     settings: FetchSettings
-    throttle: FollowerThrottle
+    throttle: FollowerThrottleConfigs
     quota: ReplicationQuota
     on_gone: Callable[[int], None]
     """Called when a broker has closed its connection, or refuses a new one: its process may have ended."""

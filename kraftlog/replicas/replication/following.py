@@ -104,12 +104,12 @@ def first_phase(log: LogView) -> Phase:
     return Phase.TRUNCATING if log.epochs.latest == UNKNOWN_EPOCH else Phase.FETCHING
 
 
-def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, log: LogView) -> Step:
+def next_step(answer: PartitionData, wanted: FetchPartition, leader_epoch: int, log: LogView) -> Step:
     """Return what to do with the leader's result for a partition.
 
-    `asked` are the partition's fields in the request, and `leader_epoch` is its present leader epoch.
+    `wanted` are the partition's fields in the request, and `leader_epoch` is its present leader epoch.
     """
-    if asked.current_leader_epoch != leader_epoch or asked.fetch_offset != log.log_end_offset:
+    if wanted.current_leader_epoch != leader_epoch or wanted.fetch_offset != log.log_end_offset:
         return Ignore()
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return AskOffsets()
@@ -117,7 +117,7 @@ def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, l
         return after_error(answer.error_code, leader_epoch)
     diverging = answer.diverging_epoch
     if diverging.epoch != UNKNOWN_EPOCH:
-        return _after_divergence(EpochEnd(diverging.epoch, diverging.end_offset), asked, log)
+        return _after_divergence(EpochEnd(diverging.epoch, diverging.end_offset), wanted, log)
     if answer.high_watermark < 0 or answer.log_start_offset < 0:
         return Retry(
             f"the leader answers with high watermark {answer.high_watermark} and log start offset"
@@ -136,11 +136,11 @@ def after_error(code: int, leader_epoch: int) -> Retry | AwaitMetadata:
     return Retry(f"the leader answers {error_name(code)}", is_expected=code in _WITH_OTHER_METADATA)
 
 
-def _after_divergence(diverging: EpochEnd, asked: FetchPartition, log: LogView) -> Step:
-    if diverging.epoch > asked.last_fetched_epoch:
+def _after_divergence(diverging: EpochEnd, wanted: FetchPartition, log: LogView) -> Step:
+    if diverging.epoch > wanted.last_fetched_epoch:
         return Retry(
             f"the leader answers that the logs diverge in epoch {diverging.epoch}, later than the requested epoch"
-            f" {asked.last_fetched_epoch}"
+            f" {wanted.last_fetched_epoch}"
         )
     end_offset = truncation_offset(diverging, log)
     return Truncate(

@@ -115,36 +115,36 @@ class IsrChanges:
     def _send(self) -> None:
         if self._is_under_way or self._is_stopped:
             return
-        asked = {}
+        proposed = {}
         for key, (partition, change) in list(self._waiting.items())[:CHANGES_MAX]:
             del self._waiting[key]
             if partition.leading is not None and partition.leading.pending is change:
-                asked[key] = (partition, change)
-        if not asked:
+                proposed[key] = (partition, change)
+        if not proposed:
             return
         self._is_under_way = True
         request = admin_pb2.AlterPartitionRequest(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),
-            partitions=[_altered(key, change) for key, (_, change) in asked.items()],
+            partitions=[_altered(key, change) for key, (_, change) in proposed.items()],
         )
-        self._controller.alter_partition(request, lambda answer: self._answered(asked, answer))
+        self._controller.alter_partition(request, lambda answer: self._answered(proposed, answer))
 
     def _answered(
         self,
-        asked: dict[tuple[bytes, int], tuple[LedPartition, IsrChange]],
+        proposed: dict[tuple[bytes, int], tuple[LedPartition, IsrChange]],
         answer: admin_pb2.AlterPartitionResponse | ApiError,
     ) -> None:
-        again = dict(asked)
+        again = dict(proposed)
         if isinstance(answer, ApiError):
             logger.info("a request for ISR changes failed; retrying", reason=str(answer))
         else:
             for result in answer.partitions:
                 key = (result.topic_id, result.partition_id)
-                if key in asked and not self._is_to_be_asked_again(*asked[key], result):
+                if key in proposed and not self._is_to_be_asked_again(*proposed[key], result):
                     again.pop(key, None)
-        for key, one in again.items():
-            self._waiting.setdefault(key, one)
+        for key, proposal in again.items():
+            self._waiting.setdefault(key, proposal)
         if again:
             self._runtime.call_later(RETRY_MS, self._go_on)
         else:

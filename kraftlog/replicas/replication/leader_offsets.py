@@ -42,11 +42,11 @@ class LeaderOffsets:
     """Two ListOffsets requests, for the ends and for the starts. `on_found` is called once."""
 
     def __init__(
-        self, connection: LeaderConnection, broker_id: int, asked: Sequence[FollowedPartition], on_found: OnFound
+        self, connection: LeaderConnection, broker_id: int, partitions: Sequence[FollowedPartition], on_found: OnFound
     ) -> None:
         self._connection = connection
         self._broker_id = broker_id
-        self.asked = asked
+        self.asked = partitions
         self._on_found = on_found
         self._answers: dict[int, ListOffsetsResponse] = {}
         self._is_done = False
@@ -91,9 +91,9 @@ _Answers: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
 def _by_partition(response: ListOffsetsResponse) -> _Answers:
     """Return the error code and the offset of each partition."""
     return {
-        (topic.name, one.partition_index): (one.error_code, one.offset)
+        (topic.name, partition.partition_index): (partition.error_code, partition.offset)
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

@@ -43,6 +43,7 @@ from kraftlog.replicas.replication.fetcher_states import (
 )
 from kraftlog.replicas.replication.followed_partition import FollowedPartition, State, view_of
 from kraftlog.replicas.replication.follower import Follower
+from kraftlog.replicas.replication.follower_throttle import FollowerThrottle
 from kraftlog.replicas.replication.following import (
     Append,
     AskOffsets,
@@ -57,7 +58,6 @@ from kraftlog.replicas.replication.following import (
 )
 from kraftlog.replicas.replication.leader_offsets import Found, LeaderLog, LeaderOffsets
 from kraftlog.replicas.replication.ports import Followable, LeaderConnection
-from kraftlog.replicas.replication.throttled_fetches import ThrottledFetches
 from kraftlog.replicas.replication.touched_partitions import NOT_DUE, TouchedPartitions
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import SLICE_PARTITIONS
@@ -89,7 +89,7 @@ class ReplicaFetcher:
         self._session = FetchSession()
         self._followed: dict[PartitionKey, FollowedPartition] = {}
         self._touched = TouchedPartitions(follower.runtime, self._request_next)
-        self._throttled = ThrottledFetches(
+        self._throttled = FollowerThrottle(
             follower.broker_id, follower.throttle, follower.quota, follower.runtime, self._resume
         )
         self._delays = Delays(follower.runtime, follower.settings.backoff_ms, self._resume)
@@ -128,9 +128,9 @@ class ReplicaFetcher:
         """Stop following a partition, if it is followed."""
         followed = self._followed.pop(key, None)
         if followed is not None:
-            self._delays.forget(followed)
-            self._throttled.forget(followed)
-            self._session.forget(key)
+            self._delays.drop(followed)
+            self._throttled.untrack(followed)
+            self._session.remove(key)
 
     def stop(self) -> None:
         """Stop following all partitions, for good."""
@@ -176,7 +176,7 @@ class ReplicaFetcher:
             self._fetch()
 
     def _fetch(self) -> None:
-        for followed in self._throttled.to_leave_out():
+        for followed in self._throttled.take_throttled():
             self._leave_out(followed, State.THROTTLED)
         if len(self._session):
             self._send()
@@ -197,7 +197,7 @@ class ReplicaFetcher:
         if log.config.flush_before_ack and log.recovery_point < log.log_end_offset:
             self._flush(followed, log)
         if followed.state is State.READY:
-            self._throttled.look_at(followed)
+            self._throttled.track(followed)
             self._session.want(followed.key, followed.position(log, self._settings.max_bytes))
 
     def _flush(self, followed: FollowedPartition, log: PartitionLog) -> None:
@@ -218,7 +218,7 @@ class ReplicaFetcher:
             self._request_next()
 
     def _send(self) -> None:
-        asked = self._session.next_request()
+        session_request = self._session.next_request()
         settings = self._settings
         request = FetchRequest(
             replica_state=ReplicaState(
@@ -227,10 +227,10 @@ class ReplicaFetcher:
             max_wait_ms=self._delays.wait_max_ms(settings.wait_max_ms),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
-            session_id=asked.session_id,
-            session_epoch=asked.epoch,
-            topics=asked.topics,
-            forgotten_topics_data=asked.forgotten,
+            session_id=session_request.session_id,
+            session_epoch=session_request.epoch,
+            topics=session_request.topics,
+            forgotten_topics_data=session_request.forgotten,
         )
         self.state = checked_fetcher_edge(self.state, FETCH_IN_FLIGHT)
         self._connected().ask(request, FETCH_VERSIONS, self._answered)
@@ -255,8 +255,10 @@ class ReplicaFetcher:
 
     def _is_left_waiting(self, followed: FollowedPartition) -> bool:
         """Whether a partition could be fetched, but is not in the request in flight in its leader epoch."""
-        asked = self._session.asked(followed.key)
-        return followed.state is State.READY and (asked is None or asked.current_leader_epoch != followed.leader_epoch)
+        requested = self._session.asked(followed.key)
+        return followed.state is State.READY and (
+            requested is None or requested.current_leader_epoch != followed.leader_epoch
+        )
 
     # --- responses ----------------------------------------------------------------------------------------------------
 
@@ -298,20 +300,20 @@ class ReplicaFetcher:
         with self._touched:
             for topic in response.responses:
                 for data in topic.partitions:
-                    self._take(PartitionKey(topic.topic_id, data.partition_index), data)
+                    self._use_partition(PartitionKey(topic.topic_id, data.partition_index), data)
         if self._truncations:
             self._truncate_some()
 
-    def _take(self, key: PartitionKey, data: PartitionData) -> None:
-        followed, asked = self._followed.get(key), self._session.asked(key)
-        if followed is None or asked is None:
+    def _use_partition(self, key: PartitionKey, data: PartitionData) -> None:
+        followed, requested = self._followed.get(key), self._session.asked(key)
+        if followed is None or requested is None:
             return
         log = followed.partition.log
         if log is None or followed.state is not State.READY or followed.phase is None:
-            self._session.begin_anew()
+            self._session.reset()
             self._touched.add(key)
             return
-        self._carry_out(followed, log, next_step(data, asked, followed.leader_epoch, view_of(log)))
+        self._execute(followed, log, next_step(data, requested, followed.leader_epoch, view_of(log)))
 
     def _truncate_some(self) -> None:
         """Truncate some logs in this turn of the loop: each takes several syncs, which are slow on a slow disk."""
@@ -323,7 +325,7 @@ class ReplicaFetcher:
                 followed, step = self._truncations.popleft()
                 log = followed.partition.log
                 if self._followed.get(followed.key) is followed and followed.state is State.READY and log is not None:
-                    self._carry_out(followed, log, step, is_cut_due=True)
+                    self._execute(followed, log, step, is_cut_due=True)
         if self._truncations:
             if self.state is not TRUNCATING:
                 self.state = checked_fetcher_edge(self.state, TRUNCATING)
@@ -335,9 +337,7 @@ class ReplicaFetcher:
         self._truncate_some()
         self._request_next()
 
-    def _carry_out(
-        self, followed: FollowedPartition, log: PartitionLog, step: Step, *, is_cut_due: bool = False
-    ) -> None:
+    def _execute(self, followed: FollowedPartition, log: PartitionLog, step: Step, *, is_cut_due: bool = False) -> None:
         """Apply a step to a partition; a truncation is left to `_truncate_some`, which sets `is_cut_due`.
 
         An error, whatever the leader has sent, affects only this partition.
@@ -347,12 +347,12 @@ class ReplicaFetcher:
             match step:
                 case Append():
                     if followed.append(step, log, self._runtime.wall_clock_ms()):
-                        self._throttled.fetched(followed, len(step.records))
+                        self._throttled.record(followed, len(step.records))
                         self._flush(followed, log)
                 case Truncate() | StartOver() if not is_cut_due:
                     self._truncations.append((followed, step))
                 case Truncate():
-                    self._session.begin_anew()
+                    self._session.reset()
                     if not followed.truncate(step, log):
                         self._delay(followed, step.reason, is_expected=False)
                 case StartOver():
@@ -366,7 +366,7 @@ class ReplicaFetcher:
                     logger.info("a partition waits for a new leader epoch", partition=str(followed), reason=step.reason)
                     self._leave_out(followed, State.STOPPED)
                 case Ignore():
-                    self._session.begin_anew()
+                    self._session.reset()
         except ApiError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._storage_failed(followed, error)
@@ -390,8 +390,8 @@ class ReplicaFetcher:
     # --- out of range -------------------------------------------------------------------------------------------------
 
     def _ask_offsets(self) -> None:
-        asked, self._out_of_range = self._out_of_range, []
-        question = LeaderOffsets(self._connected(), self._follower.broker_id, asked, self._offsets_found)
+        partitions, self._out_of_range = self._out_of_range, []
+        question = LeaderOffsets(self._connected(), self._follower.broker_id, partitions, self._offsets_found)
         self.state = checked_fetcher_edge(self.state, AskingOffsets(question))
         question.ask()
 
@@ -405,7 +405,7 @@ class ReplicaFetcher:
                 log = followed.partition.log
                 if self._resume(followed) and log is not None:
                     step = after_offsets(*answer, view_of(log)) if isinstance(answer, LeaderLog) else answer
-                    self._carry_out(followed, log, step)
+                    self._execute(followed, log, step)
         if self._truncations:
             self._truncate_some()
         self._request_next()
@@ -414,7 +414,7 @@ class ReplicaFetcher:
 
     def _leave_out(self, followed: FollowedPartition, state: State) -> None:
         followed.state = state
-        self._session.forget(followed.key)
+        self._session.remove(followed.key)
 
     def _delay(self, followed: FollowedPartition, reason: str, *, is_expected: bool, is_said: bool = False) -> None:
         """Fetch a partition again after a pause; `is_said` if the reason was logged elsewhere."""

@@ -4,7 +4,7 @@ Production code runs in it: the log manager and all below it, the partitions, th
 ListOffsets and DeleteRecords, and the conversation over a connection. The disk, the clocks, the process, the metadata
 log and the clients are simulated.
 
-- `judges`: the rules, and checkers that share no code with what they check, with their own reader of Kafka's files
+- `checkers`: the rules, and checkers that share no code with what they check, with their own reader of Kafka's files
 - `parameters`: what a seed draws
 - `metadata`: the existing topics, in the tables of a broker's state machine
 - `process`: one life of a broker's process, in steps, and its runtime

@@ -13,7 +13,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.kafka.record_batch import HEADER_BYTES, encode_batch
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.broker import Broker
-from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED
+from kraftlog.sim.broker_log.checkers.rules import ACKNOWLEDGED
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS

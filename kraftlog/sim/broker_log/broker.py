@@ -33,7 +33,7 @@ from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.replication.follower import FetchSettings
 from kraftlog.replicas.replication.ports import LeaderConnection
-from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.broker_log.checkers.rules import GOES_ON
 from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata, Topic
 from kraftlog.sim.broker_log.parameters import LogParameters
 from kraftlog.sim.broker_log.process import BrokerProcess
@@ -68,7 +68,7 @@ PRODUCERS_CHECK_MS: Final = 5_000
 _CONTEXT: Final = RequestContext("127.0.0.1", "PLAINTEXT", "simulated")
 
 
-class Surroundings(Protocol):
+class LogWorldPort(Protocol):
     """The callbacks from a broker's process to the world."""
 
     def serving(self, broker: Broker) -> None:
@@ -100,7 +100,7 @@ class Broker:
     """A broker: the ports and the host of its shell."""
 
     def __init__(
-        self, world: Surroundings, process: BrokerProcess, files: MemoryFileSystem, parameters: LogParameters,
+        self, world: LogWorldPort, process: BrokerProcess, files: MemoryFileSystem, parameters: LogParameters,
         metadata: Metadata,
     ) -> None:  # fmt: skip
         """Lock the broker's own directory. Raises StorageError, FlushFailed."""
@@ -129,7 +129,7 @@ class Broker:
         return ShellSettings(
             broker_id=BROKER_ID,
             rack=None,
-            advertised=lambda ports: [BrokerListener(of, "broker", ports[of]) for of in ports],
+            advertised=lambda ports: [BrokerListener(port, "broker", ports[port]) for port in ports],
             logs=LogsToOpen(
                 cluster_id=CLUSTER_ID, broker_id=BROKER_ID,
                 paths=[f"logs-{number}" for number in range(parameters.directories)],
@@ -210,7 +210,7 @@ class Broker:
         """Return an id that no registration has had."""
         return self._metadata.new_id()
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         """Ignore the message."""
 
     def opened(self, parts: Parts) -> None:

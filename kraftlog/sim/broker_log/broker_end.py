@@ -66,7 +66,7 @@ class BrokerEnd:
     def ended(self) -> None:
         """Handle the end of the client's input."""
         self._is_at_end = True
-        self._tell_waiting()
+        self._call_waiting()
         self._go_on()
 
     def lost(self) -> None:
@@ -74,9 +74,9 @@ class BrokerEnd:
         if not self.is_closed:
             self._close()
 
-    def _tell_waiting(self) -> None:
-        for told in self._conversation.waiting():
-            self._process.call_soon(told)
+    def _call_waiting(self) -> None:
+        for on_client_done in self._conversation.waiting():
+            self._process.call_soon(on_client_done)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -121,16 +121,16 @@ class BrokerEnd:
         self._hand_over(exchange, is_large=True)
 
     def _hand_over(self, exchange: Exchange, *, is_large: bool) -> None:
-        asked = exchange.request
+        received = exchange.request
         request = ClientRequest(
-            asked.api, asked.version, asked.body, self._context.with_client_id(asked.client_id or ""),
-            asked.size_bytes, exchange.on_client_done, self, is_large,
+            received.api, received.version, received.body, self._context.with_client_id(received.client_id or ""),
+            received.size_bytes, exchange.on_client_done, self, is_large,
         )  # fmt: skip
         self._handler(request, lambda response, throttle_ms=0: self._answer(exchange, response))
         if exchange.on_client_done and not exchange.is_answered:
             self._parked.add(exchange)
         if self._is_at_end:
-            self._tell_waiting()
+            self._call_waiting()
 
     def run(self, steps: Steps) -> None:
         """Run steps in slices (`kraftlog.network.requests.Slices`)."""
@@ -179,6 +179,6 @@ class BrokerEnd:
     def _close(self) -> None:
         self.is_closed = True
         self._steps.clear()
-        self._tell_waiting()
-        self._conversation.forget()
+        self._call_waiting()
+        self._conversation.clear()
         self._on_closed()

@@ -21,7 +21,7 @@ from kraftlog.network.requests import RequestContext
 from kraftlog.sim.broker_log.broken_producer import CHANGES, broken_batch
 from kraftlog.sim.broker_log.broker import VERSIONS
 from kraftlog.sim.broker_log.broker_end import BrokerEnd
-from kraftlog.sim.broker_log.judges.rules import ANSWERS
+from kraftlog.sim.broker_log.checkers.rules import ANSWERS
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.broker_log.world import World, fetch_request
@@ -207,8 +207,8 @@ class _Dialogue:
 
 
 def _offsets(topic: Topic, indexes: list[int]) -> ListOffsetsRequest:
-    asked = tuple(ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in indexes)
-    return ListOffsetsRequest(replica_id=NO_LEADER, topics=(ListOffsetsTopic(name=topic.name, partitions=asked),))
+    partitions = tuple(ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in indexes)
+    return ListOffsetsRequest(replica_id=NO_LEADER, topics=(ListOffsetsTopic(name=topic.name, partitions=partitions),))
 
 
 def _produce(topic: Topic, index: int, records: bytearray) -> ProduceRequest:

@@ -21,9 +21,9 @@ from kraftlog.kafka.messages.produce import (
 from kraftlog.kafka.notation import Message
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.broker import Broker
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.rules import ACKNOWLEDGED, GOES_ON, READ, START
 from kraftlog.sim.broker_log.in_flight import IN_FLIGHT_MAX, NO_PRODUCER, InFlight, Sent
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
-from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, READ, START
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World, fetch_request
 from kraftlog.sim.engine.violation import Violation
@@ -259,7 +259,7 @@ class Administrator:
                 case "elect":
                     deltas = world.metadata.elect(name)
                     world.marks.hit("a leader was elected")
-                    world.tell(deltas)
+                    world.deliver(deltas)
                 case _:
                     self._make_anew(name)
         self.start()
@@ -292,10 +292,10 @@ class Administrator:
 
     def _ask_to_delete(self, topic: Topic, index: int, offset: int) -> None:
         world = self._world
-        asked = DeleteRecordsTopic(
+        topic_request = DeleteRecordsTopic(
             name=topic.name, partitions=(DeleteRecordsPartition(partition_index=index, offset=offset),)
         )
-        body = DeleteRecordsRequest(topics=(asked,), timeout_ms=1_000)
+        body = DeleteRecordsRequest(topics=(topic_request,), timeout_ms=1_000)
 
         def handle(broker: Broker) -> None:
             promises = world.promises_of(topic, index)

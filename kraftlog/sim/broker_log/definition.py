@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlog.sim.broker_log.checkers.rules import RULES
 from kraftlog.sim.broker_log.file_damage import DAMAGES
-from kraftlog.sim.broker_log.judges.rules import RULES
 from kraftlog.sim.broker_log.marks import REQUIRED
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS, draw
 from kraftlog.sim.broker_log.run import run

@@ -66,7 +66,7 @@ class Faults:
                 world.disk.sync_us = SLOW_SYNC_US
                 self._later(world.mend_slow_disk)
             case "disk: a bit of an index changes":
-                return world.rot_index(random)
+                return world.corrupt_index(random)
             case "clock: the wall clock jumps ahead":
                 world.clock.wall_offset_ms = random.choice(_JUMPS_MS)
                 self._later(self._set_clock)

@@ -16,9 +16,9 @@ from kraftbase.files.files import join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.partition import TopicPartition
 from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.sim.broker_log.judges.batches import Batch
-from kraftlog.sim.broker_log.judges.log_files import read_log, read_segments
-from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
+from kraftlog.sim.broker_log.checkers.batches import Batch
+from kraftlog.sim.broker_log.checkers.log_files import read_log, read_segments
+from kraftlog.sim.broker_log.checkers.rules import AS_IT_WAS
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.storage.formats.checkpoints import decode_offsets, decode_partition_metadata, encode_partition_metadata
 from kraftlog.storage.formats.inventory import LogEntry, decode_inventory
@@ -81,7 +81,7 @@ class FileDamage:
 
     It is the first remaining segment's, but not below the log's start. Without segments it is the flushed end.
     """
-    rotten_indexes: Collection[str] = ()
+    corrupt_indexes: Collection[str] = ()
 
     @property
     def path(self) -> str:
@@ -112,7 +112,7 @@ class FileDamage:
         """Check that a log which was just opened has its start and its batches unchanged. Raises Violation."""
         if log.log_start_offset != self.log_start_offset:
             self._violated(f"it begins at {log.log_start_offset}, but began at {self.log_start_offset}")
-        found = {batch.base_offset: batch.data for batch in read_log(files, self.path, self.rotten_indexes)}
+        found = {batch.base_offset: batch.data for batch in read_log(files, self.path, self.corrupt_indexes)}
         for batch in self.batches:
             if batch.last_offset >= self.log_start_offset and found.get(batch.base_offset) != batch.data:
                 self._violated(f"it lacks the batch at {batch.base_offset}")
@@ -127,7 +127,7 @@ class FilesToDamage:
 
     files: MemoryFileSystem
     directories: Sequence[str]
-    rotten_indexes: Collection[str] = ()
+    corrupt_indexes: Collection[str] = ()
     """Paths of indexes that a fault has changed. Their content is not checked."""
     _copies: dict[str, list[bytes]] = field(default_factory=dict)
 
@@ -175,7 +175,7 @@ class FilesToDamage:
         damage = FileDamage(
             kind, directory, partition, entry.topic_id, max(entry.log_start_offset, min(bases)), flushed,
             {changed: read_whole(self.files, changed) for changed in changes},
-            max(entry.log_start_offset, min(left, default=end)), self.rotten_indexes,
+            max(entry.log_start_offset, min(left, default=end)), self.corrupt_indexes,
         )  # fmt: skip
         for changed, data in changes.items():
             if data is None:

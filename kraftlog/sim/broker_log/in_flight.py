@@ -14,7 +14,7 @@ from typing import Final
 
 from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
 
 IN_FLIGHT_MAX: Final = 5
 NO_PRODUCER: Final = -1

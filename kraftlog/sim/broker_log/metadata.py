@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from kraftbase.types import Epoch, Offset
-from kraftlog.sim.broker_log.judges.promises import TopicRules
+from kraftlog.sim.broker_log.checkers.promises import TopicRules
 from kraftlog.sim.broker_log.parameters import TopicParameters
 from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
 from kraftlog.storage.config import PartitionLogConfig

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kraftbase.runtime import OnDone
-from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.broker_log.checkers.rules import GOES_ON
 from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.clock import Clock
@@ -24,7 +24,7 @@ HANGING_US: Final = 20_000
 SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
 
 
-class Surroundings(Protocol):
+class ProcessHost(Protocol):
     """The environment of a process."""
 
     event_queue: EventQueue
@@ -44,7 +44,7 @@ class Surroundings(Protocol):
 class BrokerProcess:
     """A process, and its `kraftbase.runtime.Runtime`."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, host: ProcessHost) -> None:
         self.has_ended = False
         self.is_killed = False
         self.operations_left: int | None = None
@@ -54,8 +54,8 @@ class BrokerProcess:
         """Called after each step that the process survives."""
         self.hung_until_us = 0
         """When the last hang or pause of the process ended, or will end."""
-        self._surroundings = surroundings
-        self._queue = surroundings.event_queue
+        self._host = host
+        self._queue = host.event_queue
         self._stalled_us = 0
         self._busy_until_us = 0
         self._disk_free_at_us = 0
@@ -91,7 +91,7 @@ class BrokerProcess:
             self.hung_until_us = self._busy_until_us
         self._stalled_us = 0
         if self.has_ended:
-            self._surroundings.process_ended()
+            self._host.process_ended()
         else:
             self.after_step()
 
@@ -114,21 +114,21 @@ class BrokerProcess:
             self.operations_left -= 1
             if self.operations_left < 0:
                 self.has_ended = self.is_killed = True
-                self._surroundings.marks.hit(f"killed before {operation}")
+                self._host.marks.hit(f"killed before {operation}")
                 raise ProcessKilled
-        self._surroundings.before_operation(operation, path)
+        self._host.before_operation(operation, path)
         if operation in SYNCS and not self._is_on_disk_thread:
-            self._stalled_us += self._surroundings.disk.draw_sync_us()
+            self._stalled_us += self._host.disk.draw_sync_us()
 
     # --- the runtime --------------------------------------------------------------------------------------------------
 
     def now_ms(self) -> float:
         """Return the monotonic time."""
-        return self._surroundings.clock.now_ms(self._queue.now_us + self._stalled_us)
+        return self._host.clock.now_ms(self._queue.now_us + self._stalled_us)
 
     def wall_clock_ms(self) -> int:
         """Return the machine's wall clock."""
-        return self._surroundings.clock.wall_clock_ms(self._queue.now_us)
+        return self._host.clock.wall_clock_ms(self._queue.now_us)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` in a step of its own."""
@@ -150,7 +150,7 @@ class BrokerProcess:
         """Run `work` when the disk thread has had time for it, in the order of the calls."""
         now_us = self._queue.now_us
         begins_us = max(now_us + self._stalled_us, self._disk_free_at_us)
-        takes_us = self._surroundings.disk.draw_sync_us()
+        takes_us = self._host.disk.draw_sync_us()
         self._disk_free_at_us = begins_us + takes_us
         # A sync covers everything written before it began, and maybe more.
         works_us = self._disk_free_at_us if takes_us % 2 else begins_us

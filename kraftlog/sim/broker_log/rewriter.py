@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kraftbase.errors import ApiError, StorageError
 from kraftbase.partition import TopicPartition
 from kraftlog.sim.broker_log.broker import Broker
-from kraftlog.sim.broker_log.judges.rules import READ
+from kraftlog.sim.broker_log.checkers.rules import READ
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.engine.violation import Violation

@@ -6,9 +6,9 @@ from typing import Final
 
 from kraftlog.sim.broker_log.broken_producer import BrokenProducer
 from kraftlog.sim.broker_log.byte_client import ByteClient
+from kraftlog.sim.broker_log.checkers.rules import GOES_ON
 from kraftlog.sim.broker_log.clients import Administrator, Producer, Reader
 from kraftlog.sim.broker_log.faults import Faults
-from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.broker_log.parameters import LogParameters
 from kraftlog.sim.broker_log.rewriter import Rewriter
 from kraftlog.sim.broker_log.transactions import TransactionalProducer
@@ -60,4 +60,4 @@ def _run(world: World) -> None:
     world.run_for(START_US)
     if world.broker is None:
         raise Violation(f"{GOES_ON}: it does not serve after a clean shutdown and a start")
-    world.judge(world.broker)
+    world.check(world.broker)

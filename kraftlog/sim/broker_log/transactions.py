@@ -16,7 +16,7 @@ from kraftlog.kafka.record_batch import CONTROL, encode_batch
 from kraftlog.kafka.record_values import ControlType, encode_control_record
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.broker import Broker
-from kraftlog.sim.broker_log.judges.batches import whole_batches
+from kraftlog.sim.broker_log.checkers.batches import whole_batches
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.engine.marks import Marks

@@ -16,15 +16,15 @@ from kraftlog.kafka.messages.list_offsets import (
 )
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.broker import Broker
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.durable import is_durable
+from kraftlog.sim.broker_log.checkers.log_files import Aborted, aborted_transactions, read_log
+from kraftlog.sim.broker_log.checkers.promises import FOR_EVER, PartitionPromises
+from kraftlog.sim.broker_log.checkers.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
+from kraftlog.sim.broker_log.checkers.transactions import StableView, check_last_stable
 from kraftlog.sim.broker_log.described import describe_replicas
 from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
-from kraftlog.sim.broker_log.index_rot import rot_index
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
-from kraftlog.sim.broker_log.judges.durable import is_durable
-from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
-from kraftlog.sim.broker_log.judges.promises import FOR_EVER, PartitionPromises
-from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
-from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
+from kraftlog.sim.broker_log.index_corruption import corrupt_index
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
 from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
@@ -55,7 +55,7 @@ class World(EventWorld):
         self.parameters = parameters
         self.clock = Clock(offset_ms=self.random.randrange(1_000_000))
         self.disk = Disk(self.new_random())
-        self.rotten_indexes: set[str] = set()
+        self.corrupt_indexes: set[str] = set()
         """Paths of indexes in which a bit has changed. Only the results of look-ups in them are checked."""
         self.mend_slow_disk()
         self.metadata = Metadata(parameters.partitions)
@@ -73,7 +73,7 @@ class World(EventWorld):
         """The damage to files, until the log is unchanged again."""
         self.damage_was_put_back = False
         self.files_to_damage = FilesToDamage(
-            self.disk.files, [f"logs-{number}" for number in range(parameters.directories)], self.rotten_indexes
+            self.disk.files, [f"logs-{number}" for number in range(parameters.directories)], self.corrupt_indexes
         )
         self.process = BrokerProcess(self)
         self.broker: Broker | None = None
@@ -100,7 +100,7 @@ class World(EventWorld):
         slack_ms = 2 * self.parameters.maintain_interval_ms + 2_000
         for index in range(self.parameters.partitions):
             self.promises[topic.topic_id, index] = PartitionPromises(f"{name}-{index}", rules_of(parameters, slack_ms))
-        self.tell(deltas)
+        self.deliver(deltas)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its promises."""
@@ -108,9 +108,9 @@ class World(EventWorld):
         deltas = self.metadata.delete(name)
         for index in range(self.parameters.partitions):
             self._past_checks += self.promises.pop((topic.topic_id, index)).checks
-        self.tell(deltas)
+        self.deliver(deltas)
 
-    def tell(self, deltas: list[MetadataDelta]) -> None:
+    def deliver(self, deltas: list[MetadataDelta]) -> None:
         """Pass deltas to the broker that runs or starts."""
         broker = self._starting
         if broker is not None:
@@ -167,8 +167,8 @@ class World(EventWorld):
         self.note(f"the broker has started, after {self.process.operations} operations on files")
         self.marks.hit("the broker started")
         self.files_to_damage.copy_checkpoints()
-        self._judge_damage(broker)
-        self.judge(broker)
+        self._check_damage(broker)
+        self.check(broker)
         self._has_lost_power = False
         self._every(self.parameters.maintain_interval_ms, self._look)
 
@@ -190,7 +190,7 @@ class World(EventWorld):
             self._segments_deleted += deleted
             self.marks.hit("segments were deleted")
             self.note(f"{deleted} segments were deleted")
-        self.judge(broker)
+        self.check(broker)
 
     def kill_within(self, crash: Crash) -> None:
         """Kill the process before one of its next file operations."""
@@ -270,11 +270,11 @@ class World(EventWorld):
         self.disk.files.space_limit = self.disk.files.used_bytes() + free_bytes
         self._begin_trouble()
 
-    def rot_index(self, random: Random) -> bool:
+    def corrupt_index(self, random: Random) -> bool:
         """Change a bit of an index on disk. Return False if no index has an entry there."""
-        path = rot_index(self.disk.files, self.parameters.directories, random)
+        path = corrupt_index(self.disk.files, self.parameters.directories, random)
         if path is not None:
-            self.rotten_indexes.add(path)
+            self.corrupt_indexes.add(path)
         return path is not None
 
     def damage_files(self, kind: str, random: Random) -> bool:
@@ -343,7 +343,7 @@ class World(EventWorld):
                 f"{title}: {promises.name}: the batch at {base_offset} is not durable when the response leaves"
             )
 
-    def judge(self, broker: Broker) -> None:
+    def check(self, broker: Broker) -> None:
         """Compare files and look-ups with the promises. Raises Violation."""
         for damaged, reason in broker.damaged:
             if not self._is_lost(damaged):
@@ -353,7 +353,7 @@ class World(EventWorld):
                 promises = self.promises[topic.topic_id, index]
                 path = broker.path_of(topic, index)
                 if path is not None:
-                    self._judge_one(broker, topic, index, promises, path)
+                    self._check_one(broker, topic, index, promises, path)
                 elif not self._has_failed_disk and promises.by_offset and not self._is_lost((topic.name, index)):
                     partition = broker.partitions.with_id(topic.topic_id, index)
                     reason = "" if partition is None else partition.offline_reason
@@ -374,7 +374,7 @@ class World(EventWorld):
         damage = self.present_damage
         return damage is not None and damage.is_loss and damage.partition == partition
 
-    def _judge_damage(self, broker: Broker) -> None:
+    def _check_damage(self, broker: Broker) -> None:
         """Check that a log whose files were damaged or put back is unchanged.
 
         While files are missing it may be offline.
@@ -388,10 +388,10 @@ class World(EventWorld):
             self.marks.hit(f"as it was, after '{damage.kind}'")
             self.damage = None
 
-    def _judge_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
+    def _check_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
         start = self._look_up_time(broker, topic, index, EARLIEST)
         promises.started(start)
-        batches = read_log(self.disk.files, path, self.rotten_indexes)
+        batches = read_log(self.disk.files, path, self.corrupt_indexes)
         promises.found(batches, self.true_ms, has_lost_power=self._has_lost_power)
         self._check_last_stable(broker, topic, index, batches, promises.name)
         kept = [batch for batch in batches if batch.last_offset >= max(promises.start, 0)]
@@ -399,9 +399,11 @@ class World(EventWorld):
             self._compare_time(broker, topic, index, batch.max_timestamp_ms, kept, promises)
             if batch.last_offset in promises.owners:
                 self._compare_offset(broker, topic, index, batch.last_offset, promises)
-        aborted = [one for one in aborted_transactions(batches) if one.first_offset >= promises.start]
-        for one in self.random.sample(aborted, min(LOOK_UPS, len(aborted))):
-            self._compare_aborted(broker, topic, index, one, promises)
+        aborted = [
+            transaction for transaction in aborted_transactions(batches) if transaction.first_offset >= promises.start
+        ]
+        for transaction in self.random.sample(aborted, min(LOOK_UPS, len(aborted))):
+            self._compare_aborted(broker, topic, index, transaction, promises)
 
     def _check_last_stable(self, broker: Broker, topic: Topic, index: int, batches: list[Batch], name: str) -> None:
         partition = broker.partitions.with_id(topic.topic_id, index)
@@ -439,8 +441,8 @@ class World(EventWorld):
         return log.high_watermark < log.epochs.entries()[-1][1]
 
     def _look_up_time(self, broker: Broker, topic: Topic, index: int, timestamp_ms: int) -> int:
-        asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp_ms)
-        body = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic.name, partitions=(asked,)),))
+        partition = ListOffsetsPartition(partition_index=index, timestamp=timestamp_ms)
+        body = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic.name, partitions=(partition,)),))
         found = cast(ListOffsetsResponse, self._ask_now(broker, body)).topics[0].partitions[0]
         if found.error_code != NO_ERROR:
             raise Violation(f"{ACKNOWLEDGED}: {topic.name}-{index} is online, but ListOffsets gets {found.error_code}")
@@ -464,12 +466,16 @@ class World(EventWorld):
         request = fetch_request(topic, index, aborted.first_offset, 1, 0)
         request.isolation_level = READ_COMMITTED
         found = cast(FetchResponse, self._ask_now(broker, request)).responses[0].partitions[0]
-        told = [one.first_offset for one in found.aborted_transactions or () if one.producer_id == aborted.producer_id]
-        is_told = aborted.first_offset in told or (
-            aborted.may_begin_earlier and min(told, default=FOR_EVER) < aborted.first_offset
+        starts = [
+            transaction.first_offset
+            for transaction in found.aborted_transactions or ()
+            if transaction.producer_id == aborted.producer_id
+        ]
+        is_told = aborted.first_offset in starts or (
+            aborted.may_begin_earlier and min(starts, default=FOR_EVER) < aborted.first_offset
         )
         if found.records and not is_told:
-            raise Violation(f"{INDEXES}: {promises.name}: a reader does not get {aborted}, only {told}")
+            raise Violation(f"{INDEXES}: {promises.name}: a reader does not get {aborted}, only {starts}")
         if found.records:
             self.marks.hit("a reader got an aborted transaction")
 
@@ -483,8 +489,8 @@ class World(EventWorld):
 
 def fetch_request(topic: Topic, index: int, offset: int, bytes_max: int, max_wait_ms: int) -> FetchRequest:
     """Return a Fetch of one partition, without a session."""
-    asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=bytes_max)
+    partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=bytes_max)
     return FetchRequest(
         max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=bytes_max,
-        topics=(FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(asked,)),),
+        topics=(FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(partition,)),),
     )  # fmt: skip

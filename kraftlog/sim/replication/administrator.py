@@ -171,10 +171,10 @@ class Administrator:
 
     def reassign(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
         """Request other replicas for a partition; None: cancel the reassignment."""
-        asked = admin_pb2.PartitionReassignment(topic=topic, partition_id=index)
+        wanted = admin_pb2.PartitionReassignment(topic=topic, partition_id=index)
         if replicas is not None:
-            asked.replicas.CopyFrom(BrokerIds(ids=replicas))
-        request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[asked])
+            wanted.replicas.CopyFrom(BrokerIds(ids=replicas))
+        request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[wanted])
         self._submit(
             admin_pb2.Operation(alter_partition_reassignments=request), "cancel" if replicas is None else "reassign"
         )
@@ -202,31 +202,31 @@ class Administrator:
             others = [broker_id for broker_id in state.isr if broker_id != state.leader]
             if others:
                 first = self._random.choice(others)
-                self.reassign(topic.name, index, [first, *(one for one in state.replicas if one != first)])
+                self.reassign(topic.name, index, [first, *(replica for replica in state.replicas if replica != first)])
                 self.elect(topic.name, index)
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _delete_records(self, topic: Topic, index: int) -> None:
         world = self._world
-        judge = world.court.judges.get((topic.topic_id, index))
-        if judge is None or judge.state.leader not in world.machines:
+        checker = world.checker.partitions.get((topic.topic_id, index))
+        if checker is None or checker.state.leader not in world.machines:
             return
-        end = judge.promises.end
-        offset = self._random.randint(min(judge.promises.deleted_below, end), end)
-        judge.promises.deleted(offset)
-        asked = DeleteRecordsTopic(
+        end = checker.promises.end
+        offset = self._random.randint(min(checker.promises.deleted_below, end), end)
+        checker.promises.deleted(offset)
+        wanted = DeleteRecordsTopic(
             name=topic.name, partitions=(DeleteRecordsPartition(partition_index=index, offset=offset),)
         )
-        body = DeleteRecordsRequest(topics=(asked,), timeout_ms=1_000)
+        body = DeleteRecordsRequest(topics=(wanted,), timeout_ms=1_000)
 
         def answered(response: Message | ApiError) -> None:
             if not isinstance(response, ApiError):
                 code = cast(DeleteRecordsResponse, response).topics[0].partitions[0].error_code
                 world.marks.hit(f"delete records: {ErrorCode(code).name}")
 
-        world.note(f"administrator: delete records of {judge.name} below {offset}")
-        world.wire.ask(ClientProcess(), CLIENTS, judge.state.leader, body, DELETE_RECORDS_VERSION, answered)
+        world.note(f"administrator: delete records of {checker.name} below {offset}")
+        world.wire.ask(ClientProcess(), CLIENTS, checker.state.leader, body, DELETE_RECORDS_VERSION, answered)
 
 
 def _rates(bytes_per_second: int) -> list[Config]:

@@ -22,7 +22,7 @@ CLEANLY: Final = 0.3
 """The probability that the broker is shut down rather than killed."""
 
 
-class Surroundings(Protocol):
+class AwayDisksWorld(Protocol):
     """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
@@ -38,7 +38,7 @@ class Surroundings(Protocol):
 class AwayDisks:
     """The missing disks of all machines."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: AwayDisksWorld) -> None:
         self._world = world
 
     def begin(self, machine: Machine, random: Random) -> bool:

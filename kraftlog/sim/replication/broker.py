@@ -31,9 +31,9 @@ from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, Reply, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.leader_throttle import LeaderThrottle
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
-from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftlog.replicas.replication.follower import FetchSettings
 from kraftlog.replicas.replication.ports import LeaderConnector
 from kraftlog.sim.broker_log.process import BrokerProcess
@@ -66,7 +66,7 @@ _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_R
 _CONTEXT: Final = RequestContext("127.0.0.1", "PLAINTEXT", "simulated")
 
 
-class Surroundings(Protocol):
+class BrokerMachine(Protocol):
     """The interface of a broker's process to its machine."""
 
     broker_id: int
@@ -133,7 +133,7 @@ class SmallSegments(TopicConfigs):
 class Broker:
     """A broker: the ports and the host of its shell."""
 
-    def __init__(self, machine: Surroundings, parameters: ReplicationParameters, connector: LeaderConnector) -> None:
+    def __init__(self, machine: BrokerMachine, parameters: ReplicationParameters, connector: LeaderConnector) -> None:
         """Lock the broker's own directory. Raises StorageError, FlushFailed."""
         self.process = process = machine.process
         self._machine = machine
@@ -163,7 +163,7 @@ class Broker:
         return ShellSettings(
             broker_id=broker_id,
             rack=f"rack-{broker_id % 2}",
-            advertised=lambda ports: [BrokerListener(of, f"broker-{broker_id}", ports[of]) for of in ports],
+            advertised=lambda ports: [BrokerListener(port, f"broker-{broker_id}", ports[port]) for port in ports],
             logs=LogsToOpen(
                 cluster_id=CLUSTER_ID, broker_id=broker_id, paths=self._machine.present_log_paths,
                 last_configs=self._last_configs, new_id=self._machine.new_id, on_progress=lambda progress: None,
@@ -271,8 +271,8 @@ class Broker:
             if operation.HasField("alter_partition"):
                 marks.hit(f"an ISR was not changed: {result.code.name}")
             return
-        for one in result.alter_partition.partitions:
-            marks.hit(f"an ISR was changed: {ErrorCode(one.error_code).name}")
+        for partition in result.alter_partition.partitions:
+            marks.hit(f"an ISR was changed: {ErrorCode(partition.error_code).name}")
         if result.register_broker.older_log_dirs:
             marks.hit("an older copy of a disk was found")
 
@@ -295,7 +295,7 @@ class Broker:
         """Return an id that no registration has had."""
         return self._machine.new_incarnation()
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         """Ignore the message."""
 
     def opened(self, parts: Parts) -> None:
@@ -306,7 +306,7 @@ class Broker:
             usage=QuotaUsage(parts.quotas),
             sessions=FetchSessionCache(self._machine.new_number), observer=parts.observer,
             choice=RackAwareChoice(self._machine.broker_id, self.cluster),
-            throttle=SentToFollowers(self.configs, self.process.now_ms),
+            throttle=LeaderThrottle(self.configs, self.process.now_ms),
         )  # fmt: skip
         self._handlers = {KEYS[name]: handler for name, handler in handlers(RECORD_APIS, services).items()}
         self._machine.opened(self)

@@ -10,12 +10,12 @@ from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchRes
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kraftlog.kafka.notation import Message
 from kraftlog.kafka.records import Record
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.rules import GOES_ON
 from kraftlog.sim.broker_log.in_flight import IN_FLIGHT_MAX, NO_PRODUCER, InFlight, Sent
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
-from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
-from kraftlog.sim.replication.judges.rules import READ
+from kraftlog.sim.replication.checkers.rules import READ
 from kraftlog.sim.replication.metadata import Topic
 from kraftlog.sim.replication.wire import CLIENTS, Exchange, Line
 from kraftlog.sim.replication.world import World
@@ -113,7 +113,7 @@ class Producer(Client):
         self.start()
 
     def _send_new(self, topic: Topic) -> None:
-        if (topic.topic_id, self.index) not in self.world.court.judges:
+        if (topic.topic_id, self.index) not in self.world.checker.partitions:
             return
         count = self.random.choice([1, 1, 2, 4])
         self._made += 1
@@ -122,9 +122,9 @@ class Producer(Client):
         self._transmit(topic, self._in_flight.add(records))
 
     def _transmit(self, topic: Topic, sent: Sent) -> None:
-        batch, judge = sent.batch, self.world.court.judges.get((topic.topic_id, self.index))
-        if judge is not None:
-            judge.promises.sent.add(batch.content)
+        batch, checker = sent.batch, self.world.checker.partitions.get((topic.topic_id, self.index))
+        if checker is not None:
+            checker.promises.sent.add(batch.content)
         data = PartitionProduceData(index=self.index, records=bytearray(batch.data))
         body = ProduceRequest(
             acks=self._acks, timeout_ms=1_000,
@@ -142,7 +142,7 @@ class Producer(Client):
         part = cast(ProduceResponse, response).responses[0].partition_responses[0]
         if part.error_code == ErrorCode.NONE:
             machine = self.world.machines[exchange.destination]
-            self.world.court.acknowledged(machine, (topic.topic_id, self.index), part.base_offset, batch, self._acks)
+            self.world.checker.acknowledged(machine, (topic.topic_id, self.index), part.base_offset, batch, self._acks)
 
     def _learn(self, sent: Sent, batch: Batch, response: Message | ApiError) -> None:
         if sent not in self._in_flight.sent:
@@ -232,10 +232,10 @@ class Reader(Client):
         if self._rack and self.random.random() < 0.1:
             source = self.random.choice(topic.partitions[self.index].replicas)
         bytes_max = self.random.choice([1, 400, 100_000])
-        asked = FetchPartition(partition=self.index, fetch_offset=self._position, partition_max_bytes=bytes_max)
+        partition = FetchPartition(partition=self.index, fetch_offset=self._position, partition_max_bytes=bytes_max)
         body = FetchRequest(
             max_wait_ms=self.random.choice([0, 100]), min_bytes=1, max_bytes=bytes_max, rack_id=self._rack,
-            topics=(FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(asked,)),),
+            topics=(FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(partition,)),),
         )  # fmt: skip
         position = self._position
         exchange = self.ask(body, FETCH_VERSION, source, lambda response: self._learn(position, response))
@@ -244,17 +244,17 @@ class Reader(Client):
     def _given(self, topic: Topic, source: int, position: int, response: Message) -> None:
         """Check the records that leave a broker."""
         part = cast(FetchResponse, response).responses[0].partitions[0]
-        judge = self.world.court.judges.get((topic.topic_id, self.index))
-        if judge is None:
+        checker = self.world.checker.partitions.get((topic.topic_id, self.index))
+        if checker is None:
             return
         batches = whole_batches(part.records or b"")
         if any(batch.last_offset >= part.high_watermark for batch in batches):
-            raise Violation(f"{READ}: {judge.name}: broker {source} returned uncommitted {batches[-1].last_offset}")
-        self.world.court.read(self.world.machines[source], (topic.topic_id, self.index), batches)
+            raise Violation(f"{READ}: {checker.name}: broker {source} returned uncommitted {batches[-1].last_offset}")
+        self.world.checker.read(self.world.machines[source], (topic.topic_id, self.index), batches)
         is_lost = part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset <= position
-        is_settled = not judge.promises.unconfirmed and source == judge.state.leader
-        if is_lost and is_settled and judge.promises.end > position >= judge.promises.start:
-            raise Violation(f"{READ}: {judge.name}: {position} is out of range at broker {source}")
+        is_settled = not checker.promises.unconfirmed and source == checker.state.leader
+        if is_lost and is_settled and checker.promises.end > position >= checker.promises.start:
+            raise Violation(f"{READ}: {checker.name}: {position} is out of range at broker {source}")
 
     def _learn(self, position: int, response: Message | ApiError) -> None:
         if isinstance(response, ApiError):

@@ -10,7 +10,7 @@ from typing import Final
 from kraftbase.runtime import OnDone
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
-from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.broker_log.checkers.rules import GOES_ON
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.clock import Clock
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue, Timer

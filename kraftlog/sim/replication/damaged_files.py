@@ -15,8 +15,8 @@ from kraftbase.partition import TopicPartition
 from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
 from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.virtual.crash import Crash
-from kraftlog.sim.replication.court import Court
-from kraftlog.sim.replication.judges.partition import PartitionJudge
+from kraftlog.sim.replication.checker import Checker
+from kraftlog.sim.replication.checkers.partition import PartitionChecker
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
@@ -25,12 +25,12 @@ from kraftlog.storage.formats.inventory import LogEntry
 _RATHER_ALONE: Final = 0.8
 
 
-class Surroundings(Protocol):
+class DamagedFilesWorld(Protocol):
     """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
     marks: Marks
-    court: Court
+    checker: Checker
     machines: dict[int, Machine]
 
     def topic_of(self, key: Key) -> Topic | None:
@@ -58,7 +58,7 @@ class _Damaged:
 class DamagedFiles:
     """The damaged files on all disks."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: DamagedFilesWorld) -> None:
         self._world = world
         self._logs: dict[TopicPartition, _Damaged] = {}
         directories = [f"logs-{number}" for number in range(world.parameters.directories)]
@@ -86,9 +86,9 @@ class DamagedFiles:
 
     def begin(self, machine: Machine, kind: str, random: Random) -> None:
         """End a broker and damage one of its logs, preferably a non-empty one with no other in-sync replica."""
-        judges = self._world.court.judges.values()
+        checkers = self._world.checker.partitions.values()
         alone = sorted(
-            {judge.state.isr[0] for judge in judges if judge.promises.promises and len(judge.state.isr) == 1}
+            {checker.state.isr[0] for checker in checkers if checker.promises.promises and len(checker.state.isr) == 1}
         )
         alone = [broker_id for broker_id in alone if self._world.machines[broker_id].is_up]
         if alone and random.random() < _RATHER_ALONE:
@@ -108,8 +108,14 @@ class DamagedFiles:
         ]  # fmt: skip
         if not found:
             return
-        found = [one for one in found if self._judge(one[1], one[2]).promises.promises] or found
-        alone = [one for one in found if self._judge(one[1], one[2]).state.isr == (machine.broker_id,)]
+        found = [
+            candidate for candidate in found if self._checker_of(candidate[1], candidate[2]).promises.promises
+        ] or found
+        alone = [
+            candidate
+            for candidate in found
+            if self._checker_of(candidate[1], candidate[2]).state.isr == (machine.broker_id,)
+        ]
         chosen = random.choice(alone if alone and random.random() < _RATHER_ALONE else found)
         damage = disk.damage(kind, *chosen, random)
         if damage is not None:
@@ -118,11 +124,11 @@ class DamagedFiles:
             self._world.note(f"{kind}: {damage.path} of broker {machine.broker_id}")
 
     def _is_replica(self, broker_id: int, partition: TopicPartition, topic_id: bytes) -> bool:
-        judge = self._world.court.judges.get((topic_id, partition.partition_id))
-        return judge is not None and broker_id in judge.state.replicas
+        checker = self._world.checker.partitions.get((topic_id, partition.partition_id))
+        return checker is not None and broker_id in checker.state.replicas
 
-    def _judge(self, partition: TopicPartition, entry: LogEntry) -> PartitionJudge:
-        return self._world.court.judges[entry.topic_id.bytes, partition.partition_id]
+    def _checker_of(self, partition: TopicPartition, entry: LogEntry) -> PartitionChecker:
+        return self._world.checker.partitions[entry.topic_id.bytes, partition.partition_id]
 
     # --- checks -------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from kraftlog.replicas.partitions.partition import Partition
-from kraftlog.sim.replication.judges.leaderships import HeardLeaderships, Key
+from kraftlog.sim.replication.checkers.leaderships import HeardLeaderships, Key
 from kraftlog.telemetry.observer import Decision, FetchEnd
 
 
@@ -61,7 +61,7 @@ class SeenLeaderships:
         """Queue the acknowledgment of a batch to a producer."""
         self._in_step.append(partial(self._heard.acknowledges, key, epoch))
 
-    def judge(self) -> HeardLeaderships:
+    def checker(self) -> HeardLeaderships:
         """Check the reports since the last call, in order. Raises Violation."""
         while self._in_step:
             self._in_step.pop(0)()

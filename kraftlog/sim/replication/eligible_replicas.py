@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
-from kraftlog.sim.replication.court import Court
+from kraftlog.sim.replication.checker import Checker
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key
 from kraftlog.sim.replication.parameters import ReplicationParameters
@@ -30,11 +30,11 @@ LEADER_DOWN_SESSIONS: Final = 3
 OTHERS_DOWN_SESSIONS: Final = 6
 
 
-class Surroundings(Protocol):
+class EligibleReplicasWorld(Protocol):
     """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
-    court: Court
+    checker: Checker
     machines: dict[int, Machine]
     marks: Marks
     event_queue: EventQueue
@@ -44,22 +44,27 @@ class Surroundings(Protocol):
 class EligibleReplicas:
     """The fault, for all partitions."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: EligibleReplicasWorld) -> None:
         self._world = world
 
     def begin(self, random: Random) -> bool:
         """Choose a partition, and end all brokers but its leader and one more. Return False if no partition fits."""
         machines = self._world.machines
         led = [
-            (key, judge.state)
-            for key, judge in self._world.court.judges.items()
-            if judge.state.leader in machines and sum(machines[one].is_up for one in judge.state.isr) > 1
+            (key, checker.state)
+            for key, checker in self._world.checker.partitions.items()
+            if checker.state.leader in machines
+            and sum(machines[broker_id].is_up for broker_id in checker.state.isr) > 1
         ]
         if not led:
             return False
         key, state = random.choice(led)
         leader = machines[state.leader]
-        other = machines[random.choice([one for one in state.isr if machines[one].is_up and one != state.leader])]
+        other = machines[
+            random.choice(
+                [broker_id for broker_id in state.isr if machines[broker_id].is_up and broker_id != state.leader]
+            )
+        ]
         for machine in machines.values():
             if machine.is_up and machine not in (leader, other):
                 machine.end(Crash.KILLED, self._ms(OTHERS_DOWN_SESSIONS))
@@ -73,10 +78,10 @@ class EligibleReplicas:
             self._later(LEADER_LIVES_SESSIONS, lambda: self._kill(leader, other, key))
 
     def _kill(self, leader: Machine, other: Machine, key: Key) -> None:
-        judge = self._world.court.judges.get(key)
-        if judge is None or not leader.is_up or other.is_up or self._world.is_quiet:
+        checker = self._world.checker.partitions.get(key)
+        if checker is None or not leader.is_up or other.is_up or self._world.is_quiet:
             return
-        if other.broker_id in judge.state.eligible_leaders and judge.promises.promises:
+        if other.broker_id in checker.state.eligible_leaders and checker.promises.promises:
             self._world.marks.hit("an eligible replica lost power, and the last one in sync was killed")
         leader.end(Crash.KILLED, self._ms(LEADER_DOWN_SESSIONS))
 

@@ -13,7 +13,15 @@ from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.machine import Machine
-from kraftlog.sim.replication.parameters import ASKED_AT_START, AWAY, CUT_OFF, ELIGIBLE, KILLED_AT_END, OLDER_COPY, ROT
+from kraftlog.sim.replication.parameters import (
+    ASKED_AT_START,
+    AWAY,
+    BIT_ROT,
+    CUT_OFF,
+    ELIGIBLE,
+    KILLED_AT_END,
+    OLDER_COPY,
+)
 from kraftlog.sim.replication.wire import CLIENTS, CONTROLLER
 from kraftlog.sim.replication.world import World
 
@@ -88,12 +96,12 @@ class Faults:
         random = self._random
         if kind == "power: cut everywhere":
             crash = random.choice(list(_POWER_CUTS.values()))
-            up = [one for one in self._world.machines.values() if one.is_up]
-            for one in up:
-                one.end(crash)
+            up = [candidate for candidate in self._world.machines.values() if candidate.is_up]
+            for candidate in up:
+                candidate.end(crash)
             return bool(up)
         if kind == "process: a leader is killed":
-            leaders = sorted({judge.state.leader for judge in self._world.court.judges.values()} - {-1})
+            leaders = sorted({checker.state.leader for checker in self._world.checker.partitions.values()} - {-1})
             if not leaders:
                 return False
             machine = self._world.machines[random.choice(leaders)]
@@ -144,8 +152,8 @@ class Faults:
 
     def _harm_disk(self, kind: str, machine: Machine) -> bool:
         random = self._random
-        if kind == ROT:
-            return machine.is_up and self._world.rot.begin(machine, random)
+        if kind == BIT_ROT:
+            return machine.is_up and self._world.bit_rot.begin(machine, random)
         if kind == OLDER_COPY:
             return self._world.older_disks.begin(machine, random)
         if kind == AWAY:
@@ -181,7 +189,7 @@ class Faults:
             case "network: a link between brokers is cut one way":
                 self._cut([(this, other)])
             case "network: a broker is isolated":
-                others = [*(one for one in broker_ids if one != this), CONTROLLER]
+                others = [*(node_id for node_id in broker_ids if node_id != this), CONTROLLER]
                 places = random.choice([others, [*others, CLIENTS]])
                 self._cut([link for place in places for link in ((this, place), (place, this))])
             case "network: a broker does not reach the controller":
@@ -191,7 +199,7 @@ class Faults:
                 group = random.sample(broker_ids, len(broker_ids) // 2)
                 with_controller = random.choice([True, False])
                 apart = [*group, *([CONTROLLER] if with_controller else [])]
-                rest = [one for one in (*broker_ids, CONTROLLER) if one not in apart]
+                rest = [node_id for node_id in (*broker_ids, CONTROLLER) if node_id not in apart]
                 self._cut(
                     [link for link in permutations((*apart, *rest), 2) if (link[0] in apart) != (link[1] in apart)]
                 )

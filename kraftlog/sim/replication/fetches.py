@@ -30,9 +30,9 @@ class FetchesAtLeader:
     def wanted(self, request: FetchRequest) -> dict[Key, Asked]:
         """Return all partitions that a request fetches."""
         named = {
-            (topic.topic_id, one.partition): Asked(one.fetch_offset, one.current_leader_epoch)
+            (topic.topic_id, partition.partition): Asked(partition.fetch_offset, partition.current_leader_epoch)
             for topic in request.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         if request.session_epoch in (FULL, WITHOUT_SESSION):
             self._sessions.pop(request.session_id, None)
@@ -53,8 +53,8 @@ class FetchesAtLeader:
 def failed(response: FetchResponse) -> dict[Key, bool]:
     """Return the partitions of an answer without records, because of an error or a divergence."""
     return {
-        (topic.topic_id, one.partition_index): True
+        (topic.topic_id, partition.partition_index): True
         for topic in response.responses
-        for one in topic.partitions
-        if one.error_code or one.diverging_epoch.epoch >= 0
+        for partition in topic.partitions
+        if partition.error_code or partition.diverging_epoch.epoch >= 0
     }

@@ -20,9 +20,9 @@ from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.disk import QUICK_SYNC_US, Disk
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftlog.sim.replication.broker import SHUTDOWN_TIMEOUT_MS, Broker
+from kraftlog.sim.replication.checkers.lives import Directory, Lives
 from kraftlog.sim.replication.controller import SimulatedController
 from kraftlog.sim.replication.controller_nodes import ControllerNodes
-from kraftlog.sim.replication.judges.lives import Directory, Lives
 from kraftlog.sim.replication.metadata_log import empty_tables
 from kraftlog.sim.replication.parameters import FULL, ReplicationParameters
 from kraftlog.sim.replication.wire import Exchange, Line, Wire
@@ -34,7 +34,7 @@ KILLED_BY_THEN: Final = 80
 """A process that is to be killed between two file operations is killed within this many operations."""
 
 
-class Environment(Protocol):
+class MachineWorld(Protocol):
     """The part of the world that machines use."""
 
     parameters: ReplicationParameters
@@ -113,9 +113,9 @@ class Connection:
 
 
 class Machine:
-    """A broker's machine, and the environment of its processes (`kraftlog.sim.broker_log.process.Surroundings`)."""
+    """A broker's machine, and the environment of its processes (`kraftlog.sim.broker_log.process.ProcessHost`)."""
 
-    def __init__(self, world: Environment, broker_id: int) -> None:
+    def __init__(self, world: MachineWorld, broker_id: int) -> None:
         self.world = world
         self.broker_id = broker_id
         self.event_queue = world.event_queue
@@ -265,7 +265,7 @@ class Machine:
 
     def serving(self, broker: Broker) -> None:
         """Check and record that the broker has taken its partitions over."""
-        self._judge(lambda: self.lives.serves(self.tables.applied.end_offset))
+        self._check(lambda: self.lives.serves(self.tables.applied.end_offset))
         self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     def kill_within(self, crash: Crash) -> None:
@@ -340,7 +340,7 @@ class Machine:
 
     def serve(self, body: Message, version: int, exchange: Exchange) -> None:
         """Handle a request that has arrived."""
-        self.exchanges = [one for one in self.exchanges if not one.is_over]
+        self.exchanges = [open_exchange for open_exchange in self.exchanges if not open_exchange.is_over]
         self.exchanges.append(exchange)
         self.step(lambda broker: self.world.serve(self, broker, body, version, exchange))
 
@@ -370,12 +370,12 @@ class Machine:
             self._hears(operation, result)
             on_result(result)
 
-        self._judge(lambda: self._tells(operation))
+        self._check(lambda: self._tells(operation))
         self.world.wire.ask_controller(
             self.world.nodes.asked_by(self.broker_id), self.process, self.broker_id, operation, timeout_ms, answered
         )
 
-    def _judge(self, check: Callable[[], None]) -> None:
+    def _check(self, check: Callable[[], None]) -> None:
         """Run a check within a step of the broker. A violation ends the run, not the broker."""
         try:
             check()
@@ -432,7 +432,7 @@ class Machine:
         if self.broker is not None:
             is_one_missing = bool(self.broker.logs.failed)
             self.lives.ended(_directories(self.broker), self.event_queue.now_us, error, is_one_missing=is_one_missing)
-            self.broker.leaderships.judge().is_over()
+            self.broker.leaderships.checker().is_over()
         self.process.has_ended = True
         if error is not None:
             self.marks.hit("a broker stopped by itself")
@@ -445,8 +445,8 @@ class Machine:
 def _directories(broker: Broker) -> list[Directory]:
     return [
         Directory(
-            of.path, of.directory_id.bytes, not of.offline_reason,
-            all(log.recovery_point == log.log_end_offset for log in of.logs.values()),
+            directory.path, directory.directory_id.bytes, not directory.offline_reason,
+            all(log.recovery_point == log.log_end_offset for log in directory.logs.values()),
         )
-        for of in broker.logs.directories
+        for directory in broker.logs.directories
     ]  # fmt: skip

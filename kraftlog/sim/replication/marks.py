@@ -6,10 +6,10 @@ from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.engine.virtual.crash import Crash
-from kraftlog.sim.replication.parameters import FAULT_KINDS, LATER_KINDS, ROT
+from kraftlog.sim.replication.parameters import BIT_ROT, FAULT_KINDS, LATER_KINDS
 
 REQUIRED: Final = (
-    *(f"fault: {kind}" for kind in (*FAULT_KINDS, ROT, *LATER_KINDS)),
+    *(f"fault: {kind}" for kind in (*FAULT_KINDS, BIT_ROT, *LATER_KINDS)),
     "a damaged log was copied again",
     *(f"damaged {kind}" for kind in DAMAGES),
     *(f"as it was, after '{kind}'" for kind in DAMAGES),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kraftbase.ids import DAMAGED_DIRECTORY
 from kraftlog.controller.rules.partition_change import directory_of
-from kraftlog.sim.replication.judges.views import NO_LEADER, PartitionState
+from kraftlog.sim.replication.checkers.views import NO_LEADER, PartitionState
 from kraftlog.sim.replication.parameters import TopicParameters
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.replay.deltas import MetadataDelta
@@ -80,8 +80,8 @@ def state_of(record: PartitionRecord) -> PartitionState:
         leader=record.leader, leader_epoch=record.leader_epoch, partition_epoch=record.partition_epoch,
         replicas=tuple(record.replicas), isr=tuple(record.isr),
         eligible_leaders=tuple(record.eligible_leader_replicas), last_known=tuple(record.last_known_elr),
-        damaged=tuple(of for of in record.replicas if directory_of(record, of) == DAMAGED_DIRECTORY),
-        directories=tuple(record.directories),
+        damaged=tuple(broker_id for broker_id in record.replicas if directory_of(record, broker_id) ==
+        DAMAGED_DIRECTORY), directories=tuple(record.directories),
     )  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from kraftbase.sentinels import NO_LEADER
 from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
-from kraftlog.sim.replication.court import Court
-from kraftlog.sim.replication.judges.views import PartitionState
+from kraftlog.sim.replication.checker import Checker
+from kraftlog.sim.replication.checkers.views import PartitionState
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
@@ -27,11 +27,11 @@ OFTEN: Final = 0.7
 """The probability that the other brokers are killed first, so that this one is the last in sync."""
 
 
-class Surroundings(Protocol):
+class OlderDisksWorld(Protocol):
     """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
-    court: Court
+    checker: Checker
     machines: dict[int, Machine]
     marks: Marks
     event_queue: EventQueue
@@ -57,7 +57,7 @@ class Elections(Protocol):
 class OlderDisks:
     """The older copies of all machines."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: OlderDisksWorld) -> None:
         self._world = world
         self._put_back: dict[int, int] = {}
         """By broker: the life that ended when a copy was put back."""
@@ -95,10 +95,10 @@ class OlderDisks:
         self._put_back[machine.broker_id] = machine.life
         self._world.note(f"the disk of broker {machine.broker_id} is an older copy")
         self._world.marks.hit("a disk became an older copy")
-        for key, judge in self._world.court.judges.items():
-            topic, state = self._world.topic_of(key), judge.state
+        for key, checker in self._world.checker.partitions.items():
+            topic, state = self._world.topic_of(key), checker.state
             if topic is not None and machine.broker_id in state.replicas:
-                judge.promises.lost_power(machine.broker_id, topic.lowest_min_isr, state.leader_epoch)
+                checker.promises.lost_power(machine.broker_id, topic.lowest_min_isr, state.leader_epoch)
 
     def _is_in_use(self, machine: Machine) -> bool:
         """Whether the broker was unfenced since it started, and faults still happen."""
@@ -114,8 +114,8 @@ class OlderDisks:
 
     def elect_where_stuck(self, elections: Elections) -> None:
         """Elect leaders, as an operator, where no replica is in sync or eligible because a disk is an older copy."""
-        for key, judge in self._world.court.judges.items():
-            topic, state = self._world.topic_of(key), judge.state
+        for key, checker in self._world.checker.partitions.items():
+            topic, state = self._world.topic_of(key), checker.state
             is_stuck = state.leader == NO_LEADER and not state.isr and not state.eligible_leaders
             if topic is not None and is_stuck and not self._put_back.keys().isdisjoint(state.replicas):
                 self._elected.add(key)

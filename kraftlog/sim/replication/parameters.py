@@ -41,11 +41,11 @@ FAULT_KINDS: Final = (
 )
 """In the order in which seeds draw them. Add new kinds at the end."""
 
-ROT: Final = "disk: bytes of a log change"
+BIT_ROT: Final = "disk: bytes of a log change"
 """A kind that is drawn by itself, after all draws that existed before it, so that these did not change."""
 
 OLDER_COPY: Final = "disk: an older copy is put back"
-"""A kind that is drawn by itself, after ROT."""
+"""A kind that is drawn by itself, after BIT_ROT."""
 
 AWAY: Final = "disk: not there at a start"
 """A kind that is drawn by itself, in seeds without damage to disks."""
@@ -147,14 +147,14 @@ def draw(seed: int, overrides: Overrides) -> ReplicationParameters:
         has_codec=random.random() < 0.1,
     )
     if random.random() < 0.2:
-        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, ROT))
+        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, BIT_ROT))
     if random.random() < 0.25:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, OLDER_COPY))
     drawn = replace(drawn, has_transactions=random.random() < 0.5)
     if random.random() < 0.3 and OLDER_COPY not in drawn.fault_kinds:
         damages = random.sample(DAMAGES, random.choice([1, 3, len(DAMAGES)]))
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, *damages))
-    has_damages = not {ROT, OLDER_COPY, *DAMAGES}.isdisjoint(drawn.fault_kinds)
+    has_damages = not {BIT_ROT, OLDER_COPY, *DAMAGES}.isdisjoint(drawn.fault_kinds)
     if random.random() < 0.5 and not has_damages:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, AWAY))
     asked_for = overrides.fault_kinds or ()

@@ -8,16 +8,16 @@ from typing import Final
 from unittest import mock
 
 from kraftlog.replicas.replication import replica_fetcher
-from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.broker_log.checkers.rules import GOES_ON
 from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.outcome import Outcome
 from kraftlog.sim.engine.running import run_to_end
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 from kraftlog.sim.replication.administrator import Administrator
+from kraftlog.sim.replication.checkers.rules import PEACE
 from kraftlog.sim.replication.clients import Producer, Reader
 from kraftlog.sim.replication.faults import Faults
-from kraftlog.sim.replication.judges.rules import PEACE
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.transactions import TransactionalProducer
 from kraftlog.sim.replication.world import World
@@ -35,11 +35,11 @@ PUT_BACK_AFTER: Final = 30
 def run(parameters: ReplicationParameters, *, echo: bool = False) -> Outcome:
     """Run from start to end and return the outcome. A violation is part of the outcome and is not raised."""
     world = World(parameters, Marks(), echo=echo)
-    with mock.patch.object(replica_fetcher, "logger", Complaints()):
+    with mock.patch.object(replica_fetcher, "logger", FetcherLog()):
         return run_to_end(parameters, world, lambda: _run(world))
 
 
-class Complaints:
+class FetcherLog:
     """The logger of fetchers. A fetcher continues after a bug of its own, which ends the run here."""
 
     def exception(self, message: str, **details: object) -> None:
@@ -77,19 +77,19 @@ def _run(world: World) -> None:
     world.is_quiet = True
     world.heal()
     administrator.end_throttles()
-    if not _wait(world, PUT_BACK_AFTER, lambda: not world.court.unsettled()):
-        world.rot.put_back()
+    if not _wait(world, PUT_BACK_AFTER, lambda: not world.checker.unsettled()):
+        world.bit_rot.put_back()
         world.older_disks.elect_where_stuck(administrator)
     if not _wait(world, PEACE_MAX - PUT_BACK_AFTER, lambda: _is_settled(world)):
-        raise Violation(f"{PEACE}: {'; '.join(world.court.unsettled())}")
-    world.judge_now()
-    world.rot.count_copied()
+        raise Violation(f"{PEACE}: {'; '.join(world.checker.unsettled())}")
+    world.check_now()
+    world.bit_rot.count_copied()
     world.damaged_files.count_copied()
 
 
 def _is_settled(world: World) -> bool:
     """Whether everything is in sync. If not, put files back as soon as the broker that lacks them is up."""
-    if not world.court.unsettled():
+    if not world.checker.unsettled():
         return True
     world.damaged_files.put_back()
     return False

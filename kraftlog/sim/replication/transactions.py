@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kraftbase.errors import ApiError
-from kraftlog.sim.broker_log.judges.batches import content_of
+from kraftlog.sim.broker_log.checkers.batches import content_of
 from kraftlog.sim.broker_log.transactions import Transactions
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.replication.broker import Broker
@@ -31,9 +31,9 @@ class TransactionalProducer:
 
     def _act(self) -> None:
         topic = self._world.metadata.topics.get(self._name)
-        judge = None if topic is None else self._world.court.judges.get((topic.topic_id, self._index))
-        if topic is not None and judge is not None and judge.state.leader >= 0 and not self._world.is_quiet:
-            machine = self._world.machines[judge.state.leader]
+        checker = None if topic is None else self._world.checker.partitions.get((topic.topic_id, self._index))
+        if topic is not None and checker is not None and checker.state.leader >= 0 and not self._world.is_quiet:
+            machine = self._world.machines[checker.state.leader]
             key = (topic.topic_id, self._index)
             machine.step(partial(self._transact, machine, key, self._transactions.begin()))
         self.start()
@@ -43,12 +43,12 @@ class TransactionalProducer:
         self._transactions.proceed(must_abort, self._random, self._world.marks, self._world.true_ms, append)
 
     def _append(self, machine: Machine, key: Key, broker: Broker, data: bytes, origin: Origin) -> None:
-        partition, judge = broker.partitions.with_id(*key), self._world.court.judges.get(key)
+        partition, checker = broker.partitions.with_id(*key), self._world.checker.partitions.get(key)
         directory = None if partition is None else broker.logs.directory_of(partition.name)
-        if partition is None or judge is None or directory is None:
+        if partition is None or checker is None or directory is None:
             return
         log = partition.leader_log()
-        judge.promises.sent.add(content_of(data))
+        checker.promises.sent.add(content_of(data))
         now_ms = machine.process.wall_clock_ms()
         appended = log.append_as_leader(bytearray(data), partition.leader_epoch, now_ms, origin)
         partition.appended()

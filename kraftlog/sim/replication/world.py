@@ -14,21 +14,21 @@ from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.engine.virtual.network import Network, NetworkConditions
 from kraftlog.sim.replication.away_disks import AwayDisks
+from kraftlog.sim.replication.bit_rot import BitRot
 from kraftlog.sim.replication.broker import Broker
+from kraftlog.sim.replication.checker import Checker
 from kraftlog.sim.replication.controller import SimulatedController
 from kraftlog.sim.replication.controller_nodes import ControllerNodes
-from kraftlog.sim.replication.court import Court
 from kraftlog.sim.replication.damaged_files import DamagedFiles
 from kraftlog.sim.replication.eligible_replicas import EligibleReplicas
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.older_disks import OlderDisks
 from kraftlog.sim.replication.parameters import ReplicationParameters
-from kraftlog.sim.replication.rot import Rot
 from kraftlog.sim.replication.wire import CONTROLLER, Exchange, Wire
 from statemachine.replay.deltas import MetadataDelta
 
-JUDGE_US: Final = 1_500 * MICROSECONDS_PER_MS
+CHECK_US: Final = 1_500 * MICROSECONDS_PER_MS
 """The interval between two checks of the files of all replicas."""
 LINK_RETRY_US: Final = 150 * MICROSECONDS_PER_MS
 NETWORK_DELAY_US: Final = (150, 1_500)
@@ -48,9 +48,9 @@ class World(EventWorld):
         self.nodes = ControllerNodes(self.controller, marks)
         names = {f"topic{number}": topic for number, topic in enumerate(parameters.topics)}
         self.metadata = CommittedTopics(names)
-        self.court = Court(self)
+        self.checker = Checker(self)
         self.machines = {broker_id: Machine(self, broker_id) for broker_id in range(1, parameters.brokers + 1)}
-        self.rot = Rot(self)
+        self.bit_rot = BitRot(self)
         self.older_disks = OlderDisks(self)
         self.away_disks = AwayDisks(self)
         self.eligible_replicas = EligibleReplicas(self)
@@ -65,12 +65,12 @@ class World(EventWorld):
         """Start all brokers, and schedule the checks of their files."""
         for machine in self.machines.values():
             self.event_queue.after(self._random.randint(0, 50_000), machine.start)
-        self.event_queue.after(JUDGE_US, self._judge)
+        self.event_queue.after(CHECK_US, self._check)
 
     @property
     def checks(self) -> int:
         """How many checks were made."""
-        return self.court.checks
+        return self.checker.checks
 
     def describe_nodes(self) -> list[str]:
         """Return a line for each broker and each of its replicas."""
@@ -88,7 +88,7 @@ class World(EventWorld):
         for delta in deltas:
             for topic, index, state, is_unclean in self.metadata.apply(delta):
                 is_unclean |= self.older_disks.is_operators_election((topic.topic_id, index), state)
-                self.court.partition_changed(topic, index, state, is_unclean=is_unclean)
+                self.checker.partition_changed(topic, index, state, is_unclean=is_unclean)
         for machine in self.machines.values():
             self._send_metadata(machine)
 
@@ -120,27 +120,27 @@ class World(EventWorld):
 
     def is_damaged(self, broker_id: int, partition: TopicPartition) -> bool:
         """Whether a replica's log lacks records, or lacked some: its damage is no bug."""
-        return self.rot.is_known(broker_id, partition) or self.damaged_files.lacks_records(broker_id, partition)
+        return self.bit_rot.is_known(broker_id, partition) or self.damaged_files.lacks_records(broker_id, partition)
 
     def is_partition_damaged(self, partition: TopicPartition) -> bool:
         """Whether a replica of a partition is damaged, or was."""
-        return self.rot.has_changed(partition) or self.damaged_files.is_known(partition)
+        return self.bit_rot.has_changed(partition) or self.damaged_files.is_known(partition)
 
     # --- brokers ------------------------------------------------------------------------------------------------------
 
     def broker_started(self, machine: Machine) -> None:
         """Check the broker's logs, and send it the metadata that it missed."""
-        self.court.broker_started(machine)
+        self.checker.broker_started(machine)
         self.damaged_files.started(machine)
         self._send_metadata(machine)
 
     def broker_stepped(self, machine: Machine) -> None:
         """Check the broker's replicas."""
-        self.court.broker_stepped(machine)
+        self.checker.broker_stepped(machine)
 
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
         """Forget the memory of the broker's process."""
-        self.court.broker_ended(machine, crash)
+        self.checker.broker_ended(machine, crash)
 
     def serve(self, machine: Machine, broker: Broker, body: Message, version: int, exchange: Exchange) -> None:
         """Handle a request in a step of the broker."""
@@ -150,7 +150,7 @@ class World(EventWorld):
         def reply(response: Message | None, throttle_ms: int = 0) -> None:
             if not process.has_ended and not broker.is_closed and response is not None:
                 answers.append(response)
-                self.court.answered(machine, body, response)
+                self.checker.answered(machine, body, response)
                 exchange.reply(response, version)
 
         request = broker.handle(body, version, reply)
@@ -163,17 +163,17 @@ class World(EventWorld):
                 gone()
 
         exchange.on_client_gone = [lambda: process.run(client_gone)]
-        self.court.asked(machine, broker, body, answers[0] if answers else None)
+        self.checker.asked(machine, broker, body, answers[0] if answers else None)
 
-    def _judge(self) -> None:
-        self.judge_now()
-        self.event_queue.after(JUDGE_US, self._judge)
+    def _check(self) -> None:
+        self.check_now()
+        self.event_queue.after(CHECK_US, self._check)
 
-    def judge_now(self) -> None:
+    def check_now(self) -> None:
         """Check the files of all replicas, between two steps of their brokers. Raises Violation."""
         for machine in self.machines.values():
             if machine.broker is not None and not machine.process.has_ended:
-                self.court.judge_files(machine, machine.broker)
+                self.checker.check_files(machine, machine.broker)
 
     def heal(self) -> None:
         """End all faults."""

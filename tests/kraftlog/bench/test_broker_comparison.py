@@ -25,7 +25,7 @@ from kraftlog.bench.broker.comparison import (
 from kraftlog.bench.broker.experiment import Experiment
 from kraftlog.bench.broker.experiments import Sizes, experiments
 from kraftlog.bench.broker.idle import topics_of
-from kraftlog.bench.broker.measure import Judged, chosen_figures
+from kraftlog.bench.broker.measure import Bounded, chosen_figures
 from kraftlog.bench.broker.measures import MEASURES
 from kraftlog.bench.broker.pairs import measure_pairs
 from kraftlog.bench.broker.run import BY_THEMSELVES, IDLE
@@ -162,7 +162,7 @@ def test_the_bounds_are_those_that_were_agreed() -> None:
         (figure, measure.key): (measure.is_minimum, measure.bound)
         for figure, measures in MEASURES.items()
         for measure in measures
-        if measure.judged is not Judged.NOTHING
+        if measure.bounded is not Bounded.NOTHING
     }
     assert bounds["produce-1m-flushed", SPEED] == (True, 2.0)
     assert bounds["consume-cold", SPEED] == (True, 1.0)

@@ -85,7 +85,7 @@ def test_turns_and_fencings_are_read_from_a_brokers_log(capsys: pytest.CaptureFi
         for late_ms, used_ms in ((0, 1), (1_200, 60), (3, 2), (999, 5)):
             now += REPORTED_LOOK_SECONDS + late_ms / 1_000
             processor += used_ms / 1_000
-            report.look()
+            report.check()
         registered = OwnRegistration(1, lambda: 0)
         for fenced in (False, True, False, True):
             registered._see(registration(1, fenced=fenced).register_broker)

@@ -142,8 +142,8 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_the_med
 
 
 def test_the_ratios_to_etcd_have_the_targets_of_the_project() -> None:
-    judged = targets(ratios(ROUNDS, ETCD))
-    assert [(target.bound, target.is_minimum, target.is_met) for target in judged] == [
+    bounded = targets(ratios(ROUNDS, ETCD))
+    assert [(target.bound, target.is_minimum, target.is_met) for target in bounded] == [
         (2.1, False, True),
         (2.3, False, True),
         (0.95, True, False),

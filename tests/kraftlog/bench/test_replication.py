@@ -11,7 +11,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftlog.bench.broker.loads import interruption
 from kraftlog.bench.broker.loads.interruption import Seen
-from kraftlog.bench.broker.measure import Judged
+from kraftlog.bench.broker.measure import Bounded
 from kraftlog.bench.broker.stock_kafka import CONTROLLER_ID, StockKafka
 from kraftlog.bench.peers.installed import Kafka
 from kraftlog.bench.process_usage import state
@@ -54,20 +54,20 @@ def test_every_figure_has_an_experiment_and_every_experiment_its_values() -> Non
 
 def test_the_bounds_are_those_that_were_agreed() -> None:
     bounds = {
-        (figure, measure.key): (measure.judged, measure.is_minimum, measure.bound)
+        (figure, measure.key): (measure.bounded, measure.is_minimum, measure.bound)
         for figure, measures in MEASURES.items()
         for measure in measures
-        if measure.judged is not Judged.NOTHING
+        if measure.bounded is not Bounded.NOTHING
     }
-    assert bounds["produce-1", "megabytes_per_second"] == (Judged.RATIO, True, 1.0)
-    assert bounds["produce-10-flushed", "megabytes_per_second"] == (Judged.RATIO, True, 1.0)
-    assert bounds["one-record", "acknowledged_ms_p50"] == (Judged.RATIO, False, 0.8)
-    assert bounds["one-record-flushed", "acknowledged_ms_p99"] == (Judged.RATIO, False, 0.8)
-    assert bounds["leader-killed", "all_again_seconds"] == (Judged.VALUE, False, 1.5)
-    assert bounds["controlled-shutdown", "slowest_ms"] == (Judged.VALUE, False, 500)
-    assert bounds["controlled-shutdown", "errors"] == (Judged.VALUE, False, 0)
-    assert bounds["catch-up", "to_consume"] == (Judged.VALUE, True, 0.8)
-    assert bounds["follower-stopped", "out_of_isr_seconds"] == (Judged.VALUE, False, 6.0)
+    assert bounds["produce-1", "megabytes_per_second"] == (Bounded.RATIO, True, 1.0)
+    assert bounds["produce-10-flushed", "megabytes_per_second"] == (Bounded.RATIO, True, 1.0)
+    assert bounds["one-record", "acknowledged_ms_p50"] == (Bounded.RATIO, False, 0.8)
+    assert bounds["one-record-flushed", "acknowledged_ms_p99"] == (Bounded.RATIO, False, 0.8)
+    assert bounds["leader-killed", "all_again_seconds"] == (Bounded.VALUE, False, 1.5)
+    assert bounds["controlled-shutdown", "slowest_ms"] == (Bounded.VALUE, False, 500)
+    assert bounds["controlled-shutdown", "errors"] == (Bounded.VALUE, False, 0)
+    assert bounds["catch-up", "to_consume"] == (Bounded.VALUE, True, 0.8)
+    assert bounds["follower-stopped", "out_of_isr_seconds"] == (Bounded.VALUE, False, 6.0)
 
 
 def test_all_are_back_when_each_has_acknowledged_a_record_that_was_sent_after_the_blow(clock: Clock) -> None:

@@ -43,7 +43,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import ClientRequest, Handler, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Partition, Replication
-from kraftlog.replicas.partitions.partitions import NobodyFollows, Partitions, reraise
+from kraftlog.replicas.partitions.partitions import NoReplication, Partitions, reraise
 from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1.metadata_pb2 import (
     BrokerEndpoint,
@@ -156,7 +156,7 @@ class BrokerWorld:
         self.partitions = Partitions(
             self.logs, self.configs,
             Replication(ME, self.cluster, LAG_MAX_MS, self.runtime.now_ms, lambda partition, isr: None, self.observer),
-            followers=NobodyFollows(),
+            followers=NoReplication(),
             listeners=(self,),
             on_placed=lambda partition, directory_id: self.placed.append((str(partition), directory_id)),
             on_failed=reraise,

@@ -18,7 +18,7 @@ from kraftlog.broker.shell.membership_messages import CONTROLLER_BACK, CONTROLLE
 from kraftpb.v1 import admin_pb2
 from statemachine.query.descriptions import BrokerDescription
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
-from tests.kraftlog.admin.client.scripted_node import carried_out, refused, scripted_nodes
+from tests.kraftlog.admin.client.scripted_node import executed, refused, scripted_nodes
 from tests.raft.nodes import free_port
 from tests.statemachine.waiting import until
 
@@ -207,7 +207,7 @@ async def test_a_heartbeat_does_not_wait_for_what_the_broker_has_applied(monkeyp
     offsets: asyncio.Queue[int] = asyncio.Queue()
     offsets.put_nowait(6)
     async with scripted_nodes() as (node,), AdminClient([node.endpoint]) as client:
-        node.script = [registered(), carried_out()]
+        node.script = [registered(), executed()]
         life = BrokerLifecycle(
             client, broker_id=1, listeners=LISTENERS, metadata_offset=offsets.get, heartbeat_interval_ms=10
         )
@@ -219,7 +219,7 @@ async def test_a_heartbeat_does_not_wait_for_what_the_broker_has_applied(monkeyp
 
 async def test_a_node_that_fails_does_not_end_a_broker_that_was_let_in() -> None:
     async with scripted_nodes() as (node,), AdminClient([node.endpoint]) as client:
-        node.script = [registered(), refused(ErrorCode.UNKNOWN_SERVER_ERROR), carried_out()]
+        node.script = [registered(), refused(ErrorCode.UNKNOWN_SERVER_ERROR), executed()]
         life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, metadata_offset=six)
         life.start()
         await life.unfenced()

@@ -48,11 +48,11 @@ def test_a_loop_that_did_not_turn_is_reported_with_the_request_that_ran(request_
     watch = LoopWatch(lambda: now, lambda: request_name)
     with capture_logs() as lines:
         now += LOOK_SECONDS + SILENT_SECONDS - 0.01
-        watch.look()
+        watch.check()
         now += LOOK_SECONDS + 8.7
-        watch.look()
+        watch.check()
         now += LOOK_SECONDS
-        watch.look()
+        watch.check()
     assert events(lines) == [f"the event loop did not turn for 8.7 s: {request_name or 'no request was handled'}"]
 
 
@@ -63,7 +63,7 @@ def test_a_report_has_the_longest_processor_time_and_how_late_each_look_was() ->
         for late_ms, used_ms in ((0, 1), (0.2, 2), (149, 80), (14, 30), (1_000, 0), (0, 3), (990, 7)):
             now += REPORTED_LOOK_SECONDS + late_ms / 1_000
             processor += used_ms / 1_000
-            report.look()
+            report.check()
     assert [(line["event"], line["longest_processor_ms"], line["late_ms"]) for line in lines] == [
         (REPORT, 80.0, {0: 2, 14: 1, 149: 1, 1_000: 1}),
         (REPORT, 7.0, {0: 1, 990: 1}),

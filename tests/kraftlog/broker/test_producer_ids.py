@@ -30,7 +30,7 @@ class Controller:
 
     def take(self, count: int) -> None:
         for _ in range(count):
-            self.ids.take(self.note)
+            self.ids.allocate(self.note)
 
     def note(self, producer_id: int, error: ApiError | None) -> None:
         if error is None:

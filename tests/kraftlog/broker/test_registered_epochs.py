@@ -112,7 +112,7 @@ async def test_a_directory_where_it_cannot_be_written_is_offline(error: Exceptio
     broker.files.before_operation = fails
     epochs = RegisteredEpochs(broker.files, (broker.a, broker.b), AsyncioRuntime())
     with capture_logs() as logs:
-        await awaited(partial(epochs.note, 500, [B.bytes]))
+        await awaited(partial(epochs.store, 500, [B.bytes]))
     assert (broker.a.offline_reason, broker.b.offline_reason) == (str(error), "")
     assert [line["path"] for line in logs if "an older copy" in line["event"]] == ["b"]
     broker.files.before_operation = None

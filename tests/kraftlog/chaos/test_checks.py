@@ -11,7 +11,7 @@ from kraftlog.chaos.availability import Window
 from kraftlog.chaos.checks import answers_agree, linearizable, nothing_lost, windows_served
 from kraftlog.chaos.committed import CommittedLog
 from kraftlog.sim.quorum.registers.history import History, Kind
-from kraftlog.sim.quorum.registers.linearizability import Verdict
+from kraftlog.sim.quorum.registers.linearizability import CheckResult
 from kraftlog.sim.quorum.registers.oracle import CommittedWrite
 
 
@@ -48,7 +48,7 @@ def test_a_history_without_fault(history: History) -> None:
     log = log_of(FIRST, SECOND)
     assert nothing_lost(history.operations, log) == []
     assert answers_agree(history, log) == []
-    assert linearizable(history) == ({Verdict.LINEARIZABLE: 1}, [])
+    assert linearizable(history) == ({CheckResult.LINEARIZABLE: 1}, [])
 
 
 @pytest.mark.parametrize("there", [[FIRST], [FIRST, CommittedWrite(6, "a", "2")], [FIRST, CommittedWrite(7, "b", "2")]])
@@ -65,8 +65,8 @@ def test_34_a_read_that_returns_an_old_value_is_found_with_the_log_and_without(h
     read(history, "1", 40)
     (story,) = answers_agree(history, log_of(FIRST, SECOND))
     assert "operation 4 of client 2" in story
-    verdicts, (without_log,) = linearizable(history)
-    assert verdicts == {Verdict.NOT_LINEARIZABLE: 1}
+    results, (without_log,) = linearizable(history)
+    assert results == {CheckResult.NOT_LINEARIZABLE: 1}
     assert without_log.startswith("the operations on a have no order")
 
 

@@ -114,7 +114,7 @@ class World:
         self.look()
 
     def take(self, operation: Operation) -> None:
-        self.bench.controller.take(operation, lambda result: None)
+        self.bench.controller.process(operation, lambda result: None)
 
     def register(self, broker_id: int, cleanly_after: RegisterBrokerRecord | None) -> None:
         """Another incarnation, which finds that the one before shut down cleanly, or has an empty disk."""

@@ -89,7 +89,7 @@ def all_taken(state: Metadata, bench: Bench) -> list[MetadataRecord]:
     """Every record of what is left behind, each page appended."""
     appended = []
     for decision in resume_unfinished(state, bench.controller._context):
-        while decision.pages is not None and (records := decision.pages.take()) is not None:
+        while decision.pages is not None and (records := decision.pages.next_page()) is not None:
             if records:
                 state.append(records)
                 decision.pages.appended()
@@ -103,7 +103,7 @@ async def test_ct31_together_they_leave_as_they_would_one_by_one(bench: Bench, f
     all_taken(together, bench)
     for broker_id in range(1, fenced + 1):
         pages = leader_and_isr_updates(single, broker_id)
-        while (records := pages.take()) is not None:
+        while (records := pages.next_page()) is not None:
             if records:
                 single.append(records)
                 pages.appended()

@@ -25,14 +25,14 @@ class MemorySystem(System):
         self._brokers: dict[int, bool] = {}
         self._heard: dict[int, float] = {}
         self._topics: set[str] = set()
-        self.carried_out: list[Step] = []
+        self.executed: list[Step] = []
 
     @property
     def name(self) -> str:
         return self._name
 
-    async def carry_out(self, step: Step) -> Answer:
-        self.carried_out.append(step)
+    async def execute(self, step: Step) -> Answer:
+        self.executed.append(step)
         answer: Answer = {}
         records: list[Record] = []
         match step:

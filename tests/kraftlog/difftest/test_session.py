@@ -10,7 +10,7 @@ import pytest
 from kraftbase.errors import ErrorCode
 from kraftlog.difftest import session as module
 from kraftlog.difftest import steps
-from kraftlog.difftest.parting import is_carried_out
+from kraftlog.difftest.known_divergences import is_executed
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.session import Disturbed, Session, clearing
 from kraftlog.difftest.shrink import shrink
@@ -83,7 +83,7 @@ async def test_after_each_step_living_brokers_send_what_they_last_wanted() -> No
     own = session.own
     assert isinstance(own, MemorySystem)
     await session.run([*START, steps.Heartbeat(2, want_fence=True), TOPIC])
-    assert own.carried_out[-3:] == [TOPIC, steps.Heartbeat(1), steps.Heartbeat(2, want_fence=True)]
+    assert own.executed[-3:] == [TOPIC, steps.Heartbeat(1), steps.Heartbeat(2, want_fence=True)]
 
 
 async def test_a_broker_that_may_shut_down_is_not_heard_any_more() -> None:
@@ -91,7 +91,7 @@ async def test_a_broker_that_may_shut_down_is_not_heard_any_more() -> None:
     own = session.own
     assert isinstance(own, MemorySystem)
     await session.run([*START, steps.Heartbeat(2, want_shut_down=True), TOPIC])
-    assert own.carried_out[-2:] == [TOPIC, steps.Heartbeat(1)]
+    assert own.executed[-2:] == [TOPIC, steps.Heartbeat(1)]
 
 
 async def test_a_broker_that_only_one_lets_go_is_heard_once_more() -> None:
@@ -113,7 +113,7 @@ async def test_a_broker_that_only_one_lets_go_is_heard_once_more() -> None:
         await session.prepare()
         leave = steps.Heartbeat(2, want_shut_down=True)
         outcome = await session.run([*START, leave])
-        assert own.carried_out.count(leave) == heartbeats
+        assert own.executed.count(leave) == heartbeats
         assert [found.where for found in outcome.findings] == ["heartbeat of broker 2 after the step"] * (times == 9)
 
 
@@ -129,10 +129,10 @@ async def test_a_step_at_which_the_two_part_is_left_out_or_has_the_rule() -> Non
     own = session.own
     assert isinstance(own, MemorySystem)
     downgrades: list[Step] = [steps.UpdateFeature("metadata.version", level, 3) for level in range(7, 27)]
-    carried_out = [step for step in downgrades if is_carried_out(step)]
-    assert carried_out and len(carried_out) < len(downgrades)
+    executed = [step for step in downgrades if is_executed(step)]
+    assert executed and len(executed) < len(downgrades)
     outcome = await session.run([*START, *downgrades])
-    assert [step for step in own.carried_out if isinstance(step, steps.UpdateFeature)] == carried_out
+    assert [step for step in own.executed if isinstance(step, steps.UpdateFeature)] == executed
     assert (outcome.differences, outcome.steps_done) == ([], len(START) + len(downgrades))
 
 
@@ -151,7 +151,7 @@ async def test_what_follows_from_a_step_at_which_the_two_part_has_its_rule() -> 
 async def test_a_controller_that_resigns_is_a_finding_and_ends_the_sequence() -> None:
     class Resigning(MemorySystem):
         async def read_records(self) -> list[Record]:
-            if TOPIC in self.carried_out:
+            if TOPIC in self.executed:
                 raise Resigned(ErrorCode.NOT_CONTROLLER, "Kafka's controller resigned: java.lang.RuntimeException: x")
             return await super().read_records()
 
@@ -188,7 +188,7 @@ async def test_that_one_system_fences_it_later_than_the_other_is_no_difference(m
 
         def _fence_the_silent(self) -> None:
             broker = kafka.image.brokers.get(1)
-            if broker is not None and broker.fenced and self.carried_out[-1] != START[1]:
+            if broker is not None and broker.fenced and self.executed[-1] != START[1]:
                 self.looks_left -= 1
             if self.looks_left < 0:
                 super()._fence_the_silent()

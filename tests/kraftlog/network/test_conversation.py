@@ -194,5 +194,5 @@ def test_one_that_is_forgotten_holds_nothing() -> None:
     conversation = _conversation()
     _asked(conversation, ask(), ask())
     conversation.receive_data(b"".join(ClientConnection("me").send(ask(), OFFERED[METADATA].highest)))
-    conversation.forget()
+    conversation.clear()
     assert (conversation.queued_bytes, conversation.unanswered, conversation.next_exchange()) == (0, 0, None)

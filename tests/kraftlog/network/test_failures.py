@@ -12,8 +12,8 @@ from kraftbase.errors import InvariantViolation
 from kraftbase.line_rate import LINES_MAX, TEXT_CHARACTERS_MAX
 from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.metadata import MetadataResponse
-from kraftlog.network.complaints import TRACEBACK_CHARACTERS_MAX, Complaints
 from kraftlog.network.counters import Closed
+from kraftlog.network.rate_limited_log import TRACEBACK_CHARACTERS_MAX, RateLimitedLog
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Reply
 from tests.kraftlog.network.clients import KIB, Asked, RawClient, answer_at_once, ask, large, name_of, named, network
 from tests.statemachine.waiting import until
@@ -162,7 +162,7 @@ async def test_a_late_answer_with_a_bug_is_told() -> None:
 
 def test_lines_are_limited_for_each_reason_and_the_next_one_says_how_many_were_left_out() -> None:
     now = 5.0
-    complaints = Complaints(lambda: now)
+    complaints = RateLimitedLog(lambda: now)
     with capture_logs() as lines:
         for _ in range(LINES_MAX + 7):
             complaints.log(Closed.MALFORMED, "192.0.2.1")

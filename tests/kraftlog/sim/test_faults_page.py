@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from kraftlog.sim.broker_log.judges.rules import NUMBERS
+from kraftlog.sim.broker_log.checkers.rules import NUMBERS
 from kraftlog.sim.broker_log.zoo import broker_log_bugs, connection_bugs
 from kraftlog.sim.engine.mutation import MUTATIONS
 from kraftlog.sim.quorum.fault_kinds import KINDS
 from kraftlog.sim.quorum.invariants.catalogue import ALL
 from kraftlog.sim.quorum.zoo import controller_bugs, evidence_bugs, snapshot_bugs, state_machine_bugs
-from kraftlog.sim.replication.judges.rules import NUMBERS as REPLICATION_NUMBERS
+from kraftlog.sim.replication.checkers.rules import NUMBERS as REPLICATION_NUMBERS
 from kraftlog.sim.replication.zoo import partition_replication_bugs, start_and_end_bugs, trust_bugs
 from kraftlog.sim.worlds import WORLDS
 from kraftlog.sim.zoo.catalogue import NAMES

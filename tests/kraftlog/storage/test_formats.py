@@ -143,7 +143,7 @@ def test_fm30_the_indexes_of_a_real_log_are_those_that_kafka_made_of_it(real: Pa
     segment = Segment.create(FileHandles(files), ".", base_offset, 0)
     at = 0
     for data in read_batches((real / file_name(base_offset, LOG_SUFFIX)).read_bytes()):
-        segment.note(at, read_header(data.data), 4096)
+        segment.index_batch(at, read_header(data.data), 4096)
         at += len(data.data)
     segment.close_indexes()
     index, time_index = KAFKAS_INDEXES[base_offset]

@@ -62,14 +62,14 @@ def test_what_is_refused_with_much_room_makes_it_full_until_nothing_is_refused()
 def test_records_do_not_take_the_room_of_the_brokers_own_files() -> None:
     """Nor between two measurements."""
     disk, said = a_disk()
-    disk.take(LARGE * 2)
+    disk.reserve(LARGE * 2)
     disk.measured(Space(LOW, LARGE))
-    disk.take(LOW // 2)
-    disk.take(LOW // 4)
+    disk.reserve(LOW // 2)
+    disk.reserve(LOW // 4)
     with pytest.raises(OutOfSpace, match="has 0 bytes free, of which 16,777,216 are kept"):
-        disk.take(1)
+        disk.reserve(1)
     disk.measured(Space(LOW, LARGE))
-    disk.take(1)
+    disk.reserve(1)
     assert said == []
 
 

@@ -131,7 +131,7 @@ class Cluster:
             random=Random(self.random.random()),
             now_ms=self.now_ms,
         )
-        self._carry_out(server, server.replica.start(self.now_ms))
+        self._execute(server, server.replica.start(self.now_ms))
 
     def wipe(self, node_id: int, mark: RecoveringLog | None) -> None:
         """The process ends, and its disk is replaced by an empty one; it does not run."""
@@ -213,9 +213,9 @@ class Cluster:
     def _step(self, node_id: int, event: Event) -> None:
         server = self.servers[node_id]
         if server.replica is not None:
-            self._carry_out(server, server.replica.step(event, self.now_ms))
+            self._execute(server, server.replica.step(event, self.now_ms))
 
-    def _carry_out(self, server: Server, actions: Sequence[Action]) -> None:
+    def _execute(self, server: Server, actions: Sequence[Action]) -> None:
         for action in actions:
             self._do(server, action)
             if server.crash_after is not None and server.crash_after(action):

@@ -169,12 +169,12 @@ class Stage(Cluster):
         self.now_ms = self._clocks[node_id]
         super()._step(node_id, event)
 
-    def _carry_out(self, server: Server, ordered: Sequence[Action]) -> None:
+    def _execute(self, server: Server, ordered: Sequence[Action]) -> None:
         # A change of state orders its durable part, and announces the leader. A change that does neither is shown
         # before all ordered actions.
         if not any(isinstance(action, actions.PersistElectionState | actions.AnnounceLeader) for action in ordered):
             self._say_role(server)
-        super()._carry_out(server, ordered)
+        super()._execute(server, ordered)
         if self.replica(server.node_id).is_shutdown_complete and server.node_id not in self._done:
             self._done.add(server.node_id)
             self.say(server.node_id, "may stop: its shutdown is complete")

@@ -78,7 +78,7 @@ class Pair:
             response = self.leader.ask(send.request)
             if response is None:
                 return fetches  # parked: there is nothing new
-            self.carry_out(self.follower.answer(send, self.with_batches(response, self.leader.reads)))
+            self.execute(self.follower.answer(send, self.with_batches(response, self.leader.reads)))
         raise AssertionError("the logs do not converge")
 
     def with_batches(self, response: FetchResponse, reads: object) -> FetchResponse:
@@ -97,7 +97,7 @@ class Pair:
             records=records,
         )
 
-    def carry_out(self, actions: list[Action]) -> None:
+    def execute(self, actions: list[Action]) -> None:
         for action in [*actions, *self.follower.flush()]:
             match action:
                 case TruncateLog(end_offset):

@@ -98,7 +98,7 @@ class Conversation:
         self.follow()
 
     def follow(self) -> None:
-        self.carry_out(self.follower.deliver(begin_quorum_epoch(LEADER_ID, self.leader.epoch)))
+        self.execute(self.follower.deliver(begin_quorum_epoch(LEADER_ID, self.leader.epoch)))
 
     # --- the leader's side ------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Conversation:
 
     # --- the follower's side ----------------------------------------------------------------------------------------
 
-    def carry_out(self, actions: list[Action], *, may_refuse: bool = False) -> None:
+    def execute(self, actions: list[Action], *, may_refuse: bool = False) -> None:
         for action in [*actions, *self.follower.flush()]:
             self.ordered.add(type(action))
             match action:
@@ -178,16 +178,16 @@ class Conversation:
         assert partial.fetch_id == action.fetch_id
         if may_refuse and self.random.random() < 0.2:
             self.partial = None
-            self.carry_out(self.follower.step(SnapshotRefused(action.fetch_id)))
+            self.execute(self.follower.step(SnapshotRefused(action.fetch_id)))
         elif isinstance(action, AppendSnapshot):
             partial.data += action.data
-            self.carry_out(
+            self.execute(
                 self.follower.step(SnapshotAppended(action.fetch_id, len(partial.data))), may_refuse=may_refuse
             )
         else:
             assert partial.data == content(action.snapshot_id), "every byte is there, in its place"
             self.partial = None
-            self.carry_out(self.follower.step(SnapshotReceived(action.fetch_id)))
+            self.execute(self.follower.step(SnapshotReceived(action.fetch_id)))
 
     # --- the messages -----------------------------------------------------------------------------------------------
 
@@ -198,21 +198,21 @@ class Conversation:
             if send.destination == endpoint(LEADER_ID):
                 last = send
             else:
-                self.carry_out(self.follower.fail(send))
+                self.execute(self.follower.fail(send))
         return last
 
     def turn(self, fault_rate: float) -> bool:
         """Carry one request and its answer. Return False if the leader does not answer it."""
         send = self.request()
         if send is None:
-            self.carry_out(self.follower.advance(20))
+            self.execute(self.follower.advance(20))
             if self.follower.leader_id != LEADER_ID:
                 self.follow()
             return True
         if self.random.random() < fault_rate:
             if self.random.random() < 0.5:
                 self.leader.ask(send.request)  # it came, but its answer is lost
-            self.carry_out(self.follower.fail(send))
+            self.execute(self.follower.fail(send))
             return True
         if self.random.random() < fault_rate:
             self.leader.ask(send.request)  # it came twice
@@ -220,9 +220,9 @@ class Conversation:
         if response is None:
             return False
         filled = self.filled(response)
-        self.carry_out(self.follower.answer(send, filled), may_refuse=self.random.random() < fault_rate)
+        self.execute(self.follower.answer(send, filled), may_refuse=self.random.random() < fault_rate)
         if self.random.random() < fault_rate:
-            self.carry_out(self.follower.answer(send, filled))
+            self.execute(self.follower.answer(send, filled))
         return True
 
     def converge(self, turns_max: int) -> None:
@@ -257,9 +257,9 @@ def test_sn22_a_follower_ends_up_with_its_leaders_log_from_its_own_start_on(
         if conversation.random.random() < 0.2:
             conversation.change_leader_log()
         if not conversation.turn(0.3):
-            conversation.carry_out(conversation.follower.advance(3000))
+            conversation.execute(conversation.follower.advance(3000))
             conversation.follow()
-    conversation.carry_out(conversation.follower.advance(3000))  # parked and lost requests time out
+    conversation.execute(conversation.follower.advance(3000))  # parked and lost requests time out
     conversation.follow()
     conversation.converge(turns_max=200)
     check_equal(conversation)
@@ -278,7 +278,7 @@ def test_sn22_every_way_of_getting_there_is_taken() -> None:
             conversation.turn(0.2)
             if random.random() < 0.4:
                 conversation.change_leader_log()
-        conversation.carry_out(conversation.follower.advance(3000))
+        conversation.execute(conversation.follower.advance(3000))
         conversation.follow()
         conversation.converge(turns_max=200)
         check_equal(conversation)

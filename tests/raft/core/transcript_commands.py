@@ -91,10 +91,10 @@ class Commands:
     async def run(self, line: str) -> list[str]:
         """Run one command; return its lines."""
         command = line.removeprefix("quietly ")
-        for pattern, carry_out in self._commands:
+        for pattern, execute in self._commands:
             found = re.fullmatch(pattern, command)
             if found is not None:
-                carry_out(*found.groups())
+                execute(*found.groups())
                 lines = self._stage.take_lines()
                 return lines if command == line else []
         raise ValueError(f"there is no such command: {command}")

@@ -186,7 +186,7 @@ def in_memory(directory: Path) -> MemoryFileSystem:
     return files
 
 
-def verdict_of(directory: Path) -> tuple[object, ...]:
+def check_of(directory: Path) -> tuple[object, ...]:
     try:
         report = rehearse_recovery(directory).report
     except DamagedLog as damage:
@@ -194,7 +194,7 @@ def verdict_of(directory: Path) -> tuple[object, ...]:
     return "opens", report.log_end_offset, report.torn_bytes, report.torn_position
 
 
-def verdict_of_a_start(files: MemoryFileSystem) -> tuple[object, ...]:
+def check_of_a_start(files: MemoryFileSystem) -> tuple[object, ...]:
     try:
         report = recover(files, "log", Offset(0)).report
     except DamagedLog as damage:
@@ -225,15 +225,15 @@ def test_the_rehearsal_is_a_start_that_changes_nothing_and_the_walk_sees_whateve
     put = data.draw(st.one_of(st.binary(max_size=8), st.just(bytes(600)), st.just(None)))
     path.write_bytes(content[:start] if put is None else content[:start] + put + content[start + len(put) :])
     before = contents(directory)
-    verdict = verdict_of(directory)
+    check = check_of(directory)
     assert contents(directory) == before
-    assert verdict == verdict_of_a_start(in_memory(directory))
+    assert check == check_of_a_start(in_memory(directory))
     found = walk_log(directory)
     is_clean = not stretches(found) and all(item.is_chained and not item.misfits for item in frames(found))
-    if is_clean and verdict[0] == "opens":
-        assert verdict[2] == 0
+    if is_clean and check[0] == "opens":
+        assert check[2] == 0
     if not is_clean:
-        assert verdict[0] == "damaged" or verdict[2]
+        assert check[0] == "damaged" or check[2]
 
 
 def test_nothing_can_be_changed_through_the_files_of_a_rehearsal(tmp_path: Path) -> None:

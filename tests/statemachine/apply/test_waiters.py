@@ -75,10 +75,10 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_all_are_woken_whose_offset_is_reached_and_no_others(steps: list[tuple[str, int]]) -> None:
-    asyncio.run(carry_out(steps))
+    asyncio.run(execute(steps))
 
 
-async def carry_out(steps: list[tuple[str, int]]) -> None:
+async def execute(steps: list[tuple[str, int]]) -> None:
     waiters, waiting = OffsetWaiters(AsyncioRuntime()), list[tuple[int, asyncio.Task[None]]]()
     for step, number in steps:
         if step == "come":

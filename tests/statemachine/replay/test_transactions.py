@@ -230,7 +230,7 @@ class AtOnce:
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         if self._controller.is_active:
-            self._controller.take(register(1), self.results.append)
+            self._controller.process(register(1), self.results.append)
             self._controller.schedule()
 
     def applied(self, end_offset: Offset) -> None:

@@ -21,7 +21,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionChangeRecord, Remov
 from snapshot.store import SnapshotStore
 from statemachine.store import scrubber
 from statemachine.store.background import start_module
-from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_rows, scrub
+from statemachine.store.scrub import CORRUPT_EXIT_CODE, CorruptDatabase, check_rows, scrub
 from statemachine.store.snapshot_worker import take_snapshot
 from statemachine.store.store import MetadataStore
 from statemachine.tables import row_sums
@@ -35,7 +35,7 @@ from tests.statemachine.sample_cluster import SAMPLE
 
 INDEXES = {"topics": "name", "partitions": "leader", "acls": "resource_type"}
 DAMAGES = 400 if all_cases() else 100
-ROTTEN = 100 if all_cases() else 40
+CORRUPT = 100 if all_cases() else 40
 
 ReadAll = Callable[[sqlite3.Connection], object]
 BOTH_WAYS: tuple[ReadAll, ...] = (scrub, check_rows)
@@ -77,7 +77,7 @@ def is_found(path: Path, read_all: ReadAll) -> bool:
         open_database(path, CLUSTER_ID).conn.close()
         with closing(open_reader(path)) as connection:
             read_all(connection)
-    except (UnusableDatabase, RottenDatabase):
+    except (UnusableDatabase, CorruptDatabase):
         return True
     except StorageError:  # so damaged that it cannot be opened to read
         return True
@@ -125,19 +125,19 @@ def test_no_damage_gets_into_a_snapshot(sound: Path, tmp_path: Path) -> None:
     random, taken = Random(15), 0
     (tmp_path / "right").mkdir()
     right = Path(take_snapshot(sound, SnapshotStore(PosixFileSystem(), str(tmp_path / "right"))).path).read_bytes()
-    for number in range(ROTTEN):
+    for number in range(CORRUPT):
         path = Path(shutil.copy(sound, tmp_path / f"{number}.db"))
         flip(path, random)
         directory = tmp_path / str(number)
         directory.mkdir()
         try:
             snapshot = take_snapshot(path, SnapshotStore(PosixFileSystem(), str(directory)))
-        except (RottenDatabase, StorageError):
+        except (CorruptDatabase, StorageError):
             assert not list(directory.iterdir())
         else:
             taken += 1
             assert Path(snapshot.path).read_bytes() == right
-    assert 0 < taken < ROTTEN
+    assert 0 < taken < CORRUPT
 
 
 @pytest.mark.parametrize("statement", [
@@ -154,7 +154,7 @@ def test_what_nobody_applied_is_found_in_a_database_that_is_in_use(sound: Path, 
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute(statement)
         for read_all in BOTH_WAYS:
-            with pytest.raises(RottenDatabase), closing(open_reader(path)) as reader:
+            with pytest.raises(CorruptDatabase), closing(open_reader(path)) as reader:
                 read_all(reader)
         del store
 
@@ -167,7 +167,7 @@ def test_an_index_that_is_not_its_tables_is_found(sound: Path, tmp_path: Path) -
     for at in places:
         path.write_bytes(data[:at] + b"t-7x" + data[at + 4 :])
         for read_all in BOTH_WAYS:
-            with pytest.raises(RottenDatabase, match=r"table (topics|configs)"), closing(open_reader(path)) as reader:
+            with pytest.raises(CorruptDatabase, match=r"table (topics|configs)"), closing(open_reader(path)) as reader:
                 read_all(reader)
 
 
@@ -237,7 +237,7 @@ def test_sums_of_a_database_that_had_none_are_found_while_it_goes_on(tmp_path: P
             assert read_sums(reader).is_complete
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("UPDATE topics SET name = 'mole' WHERE name = 'more'")
-        with pytest.raises(RottenDatabase), closing(open_reader(path)) as reader:
+        with pytest.raises(CorruptDatabase), closing(open_reader(path)) as reader:
             scrub(reader)
 
 
@@ -302,9 +302,9 @@ def test_as_a_process_it_says_what_it_found(sound: Path, tmp_path: Path) -> None
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     assert json.loads(done.stdout) == [0] * len(ALL_SLICES)
     path.write_bytes(path.read_bytes().replace(b"t-77", b"t-7x"))
-    rotten = subprocess.run(command, capture_output=True, check=False, text=True)
-    assert rotten.returncode == ROTTEN_EXIT_CODE
-    assert "its rows are not those that were applied" in rotten.stderr
+    corrupt = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert corrupt.returncode == CORRUPT_EXIT_CODE
+    assert "its rows are not those that were applied" in corrupt.stderr
 
 
 def test_rows_of_several_slices_in_one_run_are_counted_each_in_its_own(store: MetadataStore) -> None:
@@ -312,9 +312,9 @@ def test_rows_of_several_slices_in_one_run_are_counted_each_in_its_own(store: Me
     store.apply(
         [batch(0, [MetadataRecord(topic=TopicRecord(name=f"t-{at}", topic_id=of)) for at, of in enumerate(ids)])]
     )
-    assert store.find_rot() is None
+    assert store.find_corruption() is None
     store.apply([batch(3, [MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=ids[1]))])])
-    assert store.find_rot() is None
+    assert store.find_corruption() is None
 
 
 # --- when -------------------------------------------------------------------------------------------------------------

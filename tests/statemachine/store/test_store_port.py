@@ -148,7 +148,7 @@ async def test_a_snapshot_takes_its_place_when_it_is_used(any_store: StorePort, 
 
 async def test_nothing_is_rotten_in_what_was_applied(any_store: StorePort) -> None:
     any_store.apply(LOG)
-    assert any_store.find_rot() is None
+    assert any_store.find_corruption() is None
 
 
 async def test_what_grows_starts_over_unless_a_reader_keeps_it(any_store: StorePort, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def figures(soak: BrokersSoak) -> dict[str, Any]:
         "large_requests": dict(sorted(soak.large_requests.counts.items())) if soak.large_requests is not None else {},
         "times_read_back": soak.times_read_back,
         "faults": {name: counts.get(name, 0) for name in FAULTS},
-        "bounds": [worst_figures(worst) for worst in soak.judge.worst.values()],
+        "bounds": [worst_figures(worst) for worst in soak.checker.worst.values()],
         "over_time": {
             str(node_id): [
                 {
@@ -74,7 +74,7 @@ def figures(soak: BrokersSoak) -> dict[str, Any]:
                 }
                 for point in points
             ]
-            for node_id, points in soak.judge.points.items()
+            for node_id, points in soak.checker.points.items()
         },
         "notes": soak.ledger.notes,
         "violations": soak.violations,
@@ -84,7 +84,7 @@ def figures(soak: BrokersSoak) -> dict[str, Any]:
 def plot(soak: BrokersSoak) -> str:
     """Return memory, descriptors, and bytes on disk of each process over time, as SVG."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = {"resident bytes": {}, "descriptors": {}, "disk bytes": {}}
-    for node_id, points in soak.judge.points.items():
+    for node_id, points in soak.checker.points.items():
         process = f"{soak.kinds[node_id]} {node_id}"
         step = len(points) // PLOTTED_POINTS + 1
         shown = points[::step]
@@ -116,5 +116,5 @@ def print_result(soak: BrokersSoak, console: Console) -> None:
             highlight=False,
         )
     console.print(f"everything was read back {found['times_read_back']:,} times", highlight=False)
-    console.print(bounds_table(list(soak.judge.worst.values())))
+    console.print(bounds_table(list(soak.checker.worst.values())))
     print_violations(soak.violations, console)

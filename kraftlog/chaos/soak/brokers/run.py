@@ -24,8 +24,8 @@ from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.network import Loopback
 from kraftlog.chaos.schedule import Kind
+from kraftlog.chaos.soak.brokers.bounds_checker import BrokersBoundsChecker
 from kraftlog.chaos.soak.brokers.disturbances import Disturbance, IdleConnections, PassingTopics
-from kraftlog.chaos.soak.brokers.judge import BrokersJudge
 from kraftlog.chaos.soak.brokers.ledger import RetainedLedger
 from kraftlog.chaos.soak.brokers.limits import CONFIGS, LARGE_TOPIC, RETENTION_CHECK_MS, TOPICS
 from kraftlog.chaos.soak.brokers.load import SteadyClients, log_starts
@@ -107,7 +107,7 @@ class BrokersSoak:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.random = Random(plan.seed)
-        self.judge = BrokersJudge(plan.records_per_second)
+        self.checker = BrokersBoundsChecker(plan.records_per_second)
         self.ledger = RetainedLedger()
         self.arena: Arena | None = None
         self.phases: list[Phase] = []
@@ -133,7 +133,7 @@ class BrokersSoak:
                 servers = ",".join(map(str, endpoints))
                 await checks.until_in_sync(cluster)
                 await self._work(arena, servers, sampling)
-                if self.judge.runaway is None:
+                if self.checker.runaway is None:
                     await self._rest(arena, servers)
                     await self._compare_replicas(cluster)
             except (ApiError, TimeoutError) as error:
@@ -143,7 +143,7 @@ class BrokersSoak:
                 await asyncio.gather(sampling, return_exceptions=True)
             self.violations += arena.deaths + self.ledger.violations
             self.violations += [story for of in self.disturbances for story in of.violations]
-        self.violations += self.judge.violations()
+        self.violations += self.checker.violations()
         return not self.violations
 
     @property
@@ -174,7 +174,7 @@ class BrokersSoak:
             for task in (phases, watching, sampling, reading):
                 if task.done():
                     task.result()
-            if self.judge.runaway is None:
+            if self.checker.runaway is None:
                 await asyncio.to_thread(clients.stop_producing)
                 await self._until_read()
         finally:
@@ -186,13 +186,13 @@ class BrokersSoak:
 
     async def _phases(self, arena: Arena) -> None:
         async with self._phase("without faults", arena):
-            self.judge.is_steady = True
+            self.checker.is_steady = True
             steady_seconds = self.plan.seconds * (STEADY_SHARE if self.plan.lanes else 1)
             await asyncio.sleep(steady_seconds / 4)
             if self.large_requests is not None:
                 self.large_requests.rest_seconds = LARGE_REST_SECONDS
             await asyncio.sleep(steady_seconds * 3 / 4)
-            self.judge.end_steady_part(self.kinds, arena.elapsed_seconds)
+            self.checker.end_steady_part(self.kinds, arena.elapsed_seconds)
         if self.plan.lanes:
             async with self._phase("with faults", arena):
                 await self._faults(arena)
@@ -218,7 +218,7 @@ class BrokersSoak:
         """Check, after the clients have ended, that processes have released their resources and logs are complete."""
         await asyncio.sleep(REST_SECONDS)
         await self._look(arena)
-        self.judge.see_rest(self.kinds)
+        self.checker.see_rest(self.kinds)
         await asyncio.to_thread(self._read_all, servers)
 
     def _read_all(self, servers: str) -> None:
@@ -269,7 +269,7 @@ class BrokersSoak:
 
     async def _sample(self, arena: Arena) -> None:
         """Sample all processes every second, until the files of one grow without bound."""
-        while self.judge.runaway is None:
+        while self.checker.runaway is None:
             await self._look(arena)
             await asyncio.sleep(SAMPLE_SECONDS)
 
@@ -293,9 +293,9 @@ class BrokersSoak:
 
         nodes, self.latest = await asyncio.to_thread(look)
         lines = {sample.node_id: self._tails[sample.node_id].look(sample.at_seconds) for sample in nodes}
-        self.judge.see_nodes(nodes, lines, arena.readings)
-        self.judge.created_topics = sum(of.counts["created"] for of in self.disturbances)
-        self.judge.see_brokers(self.latest)
+        self.checker.see_nodes(nodes, lines, arena.readings)
+        self.checker.created_topics = sum(of.counts["created"] for of in self.disturbances)
+        self.checker.see_brokers(self.latest)
 
     @asynccontextmanager
     async def _arena(self) -> AsyncIterator[Arena]:

@@ -39,7 +39,7 @@ FIRST_OBSERVER_ID = 11
 
 
 class Cluster(Observed):
-    """The environment of processes (`kraftlog.sim.quorum.node.stepped_process.Environment`), which faults harm."""
+    """The environment of processes (`kraftlog.sim.quorum.node.stepped_process.ProcessHost`), which faults harm."""
 
     def __init__(self, parameters: QuorumParameters, random: Random, marks: Marks) -> None:
         self.parameters = parameters

@@ -26,7 +26,7 @@ def diverge(world: World, random: Random) -> str | None:
 
 
 @fault("database: a stored row changes")
-def rot_row(world: World, random: Random) -> str | None:
+def corrupt_row(world: World, random: Random) -> str | None:
     """Change a value in a node's tables where SQLite does not check.
 
     The node must detect that and rebuild the tables.
@@ -36,10 +36,10 @@ def rot_row(world: World, random: Random) -> str | None:
     others = [other for other in world.machines.values() if other.view.has_diverged]
     if process is None or others or process.state_machine.is_fenced or not world.atlas.may_harm(machine):
         return None
-    changed = machine.database.rot()
+    changed = machine.database.corrupt()
     if changed is None:
         return None
-    machine.view.has_diverged = machine.view.has_rotted = True
+    machine.view.has_diverged = machine.view.has_bit_rot = True
     world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # before it is read: the next start scrubs
     return f"{machine.node_id}: {changed}"
 

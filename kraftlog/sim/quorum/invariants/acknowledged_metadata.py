@@ -57,13 +57,13 @@ class AcknowledgedMetadata(Invariant):
         if result is None:
             return
         if kind == "create_topics":
-            asked = operation.create_topics.topics[0]
-            number = asked.configs[0].value
+            requested = operation.create_topics.topics[0]
+            number = requested.configs[0].value
             if call.is_refused or any(topic.error_code for topic in result.create_topics.topics):
                 if found["created by"].get(number):
                     self.violated(f"a topic was refused, but created at {found['created by'][number]}: {result}")
             elif call.is_acknowledged:
-                self._expect(call, "created", (asked.name, result.create_topics.topics[0].topic_id), found)
+                self._expect(call, "created", (requested.name, result.create_topics.topics[0].topic_id), found)
         elif not call.is_acknowledged:
             return
         elif kind == "delete_topics":
@@ -99,10 +99,10 @@ class AcknowledgedMetadata(Invariant):
                 continue
             key = (altered.topic_id, altered.partition_id)
             state = self._states.get((key, altered.partition_epoch))
-            told = (altered.leader, altered.leader_epoch, tuple(altered.isr), altered.leader_recovery_state)
-            if state is None or (state.leader, state.leader_epoch, state.isr, state.recovery_state) != told:
+            seen = (altered.leader, altered.leader_epoch, tuple(altered.isr), altered.leader_recovery_state)
+            if state is None or (state.leader, state.leader_epoch, state.isr, state.recovery_state) != seen:
                 self.violated(
-                    f"the answer to broker {call.caller_id} has partition {key[1]} of topic {key[0].hex()} as {told} at"
+                    f"the answer to broker {call.caller_id} has partition {key[1]} of topic {key[0].hex()} as {seen} at"
                     f" partition epoch {altered.partition_epoch}, but the log has {state}"
                 )
 
@@ -125,8 +125,10 @@ def _found_in(world: Observed) -> dict[str, _Found]:
             elif kind == "remove_topic":
                 found["removed"].setdefault(record.remove_topic.topic_id, []).append(offset)
             elif kind == "register_broker":
-                one = record.register_broker
-                found["registered"].setdefault((one.broker_id, one.incarnation_id, one.broker_epoch), []).append(offset)
+                registration = record.register_broker
+                found["registered"].setdefault(
+                    (registration.broker_id, registration.incarnation_id, registration.broker_epoch), []
+                ).append(offset)
             elif kind == "unregister_broker":
                 found["unregistered"].setdefault(record.unregister_broker.broker_id, []).append(offset)
     return found

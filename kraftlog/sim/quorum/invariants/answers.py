@@ -51,15 +51,15 @@ class ServiceAnswers(Invariant):
         known = self._lives.get(node.node_id)
         if known is None or known.life != node.life:
             known = self._lives[node.node_id] = _Life(node.life)
-        for asked in step.asked:
-            known.open[asked.number] = (asked, known.acknowledged_end_offset)
+        for call in step.asked:
+            known.open[call.number] = (call, known.acknowledged_end_offset)
         for answered in step.answers:
-            self._judge(node.node_id, known, answered)
+            self._check(node.node_id, known, answered)
 
-    def _judge(self, node_id: int, known: _Life, answered: Answered) -> None:
+    def _check(self, node_id: int, known: _Life, answered: Answered) -> None:
         if answered.number not in known.open:
             self.violated(f"node {node_id} answers twice, or without a request: {answered}")
-        asked, acknowledged_before = known.open.pop(answered.number)
+        call, acknowledged_before = known.open.pop(answered.number)
         claimed, committed = answered.acknowledged_end_offset, self.world.committed_end_offset
         if claimed > committed and not self.world.faults_may_lose_quorum:
             self.violated(f"node {node_id} acknowledges up to {claimed}, but the committed log ends at {committed}")
@@ -68,11 +68,11 @@ class ServiceAnswers(Invariant):
             return
         if answered.is_fenced:
             self.violated(f"the state machine of node {node_id} is fenced, but answers a read: {answered}")
-        needed = max(asked.min_applied_end_offset, acknowledged_before)
+        needed = max(call.min_applied_end_offset, acknowledged_before)
         if answered.applied_end_offset < needed:
             self.violated(
                 f"node {node_id} answers a read at {answered.applied_end_offset}, but had to wait for"
-                f" {needed}: {asked}, acknowledged before {acknowledged_before}"
+                f" {needed}: {call}, acknowledged before {acknowledged_before}"
             )
 
     def at_end(self) -> None:
@@ -81,9 +81,9 @@ class ServiceAnswers(Invariant):
             node = self.world.nodes[node_id]
             if node.replica is None or node.life != known.life or node.is_paused:
                 continue
-            for asked, _ in known.open.values():
-                if asked.deadline_us + LATE_US < self.world.now_us:
-                    self.violated(f"node {node_id} has not answered {asked} at {self.world.now_us}")
+            for call, _ in known.open.values():
+                if call.deadline_us + LATE_US < self.world.now_us:
+                    self.violated(f"node {node_id} has not answered {call} at {self.world.now_us}")
 
 
 class WatchersSeeTheLog(Invariant):

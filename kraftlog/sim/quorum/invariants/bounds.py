@@ -31,9 +31,9 @@ class Bounds(Invariant):
         if len(replica.requests_under_way) > CONNECTIONS_MAX:
             self.violated(f"node {step.node.node_id} has more than {CONNECTIONS_MAX} requests under way")
         if replica.is_leader:
-            self._judge_leader(step, replica)
+            self._check_leader(step, replica)
 
-    def _judge_leader(self, step: Step, replica: ReplicaView) -> None:
+    def _check_leader(self, step: Step, replica: ReplicaView) -> None:
         config = replica.config
         counts = {
             "parked fetches": (len(replica.parked_fetches), config.parked_fetches_max),

@@ -45,7 +45,7 @@ from kraftlog.sim.quorum.invariants.recovering import RecoveringStaysOut
 from kraftlog.sim.quorum.invariants.roles import Roles
 from kraftlog.sim.quorum.invariants.snapshots import SnapshotsAreEqual, SnapshotsAreWhole
 from kraftlog.sim.quorum.invariants.staleness import StalenessBounded
-from kraftlog.sim.quorum.invariants.state_machine import AppliedOnce, RotIsFound, StateMachineSafety
+from kraftlog.sim.quorum.invariants.state_machine import AppliedOnce, BitRotIsFound, StateMachineSafety
 from kraftlog.sim.quorum.invariants.state_ordering import StateOrdering
 from kraftlog.sim.quorum.invariants.tiered_data import TieredData
 from kraftlog.sim.quorum.invariants.tiered_topics import TopicsTakeTheirRemoteData
@@ -83,7 +83,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     LeaderIsKept,
     StateMachineSafety,
     AppliedOnce,
-    RotIsFound,
+    BitRotIsFound,
     KeyOffsets,
     ListenerContract,
     FlushedIsDurable,

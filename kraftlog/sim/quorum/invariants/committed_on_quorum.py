@@ -23,7 +23,7 @@ class CommittedOnQuorum(Invariant):
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
-        self._judged: dict[int, tuple[int, Offset]] = {}
+        self._checked: dict[int, tuple[int, Offset]] = {}
 
     def after_step(self, step: Step) -> None:
         """Check a leader's new high watermark."""
@@ -31,10 +31,10 @@ class CommittedOnQuorum(Invariant):
         if node.replica is None or not node.replica.is_leader or node.is_behind:
             return
         high_watermark = node.replica.high_watermark
-        life, judged = self._judged.get(node.node_id, (node.life, Offset(-1)))
+        life, judged = self._checked.get(node.node_id, (node.life, Offset(-1)))
         if life == node.life and high_watermark <= judged:
             return
-        self._judged[node.node_id] = (node.life, high_watermark)
+        self._checked[node.node_id] = (node.life, high_watermark)
         if high_watermark <= 0 or (life != node.life and high_watermark <= judged):
             return
         if node.has_lost_data and self.world.committed_at(high_watermark - 1) is None:

@@ -36,13 +36,13 @@ class Durability(Invariant):
         has_less = end_offset < self._ends.get(step.node.node_id, Offset(0))
         self._ends[step.node.node_id] = end_offset
         if has_more or has_less:
-            self._judge()
+            self._check()
 
     def at_end(self) -> None:
         """Check everything once more."""
-        self._judge()
+        self._check()
 
-    def _judge(self) -> None:
+    def _check(self) -> None:
         highest = max(self._highest, self.world.committed_end_offset)
         if highest == 0 or self.world.faults_may_lose_quorum:
             return

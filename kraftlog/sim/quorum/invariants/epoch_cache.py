@@ -42,9 +42,9 @@ class EpochCache(Invariant):
         is_shorter = end_offset < self._ends.get(node.node_id, 0)
         self._ends[node.node_id] = end_offset
         if step.started or is_shorter or steps % EVERY_STEPS == 0:
-            self._judge(node)
+            self._check(node)
 
-    def _judge(self, node: NodeView) -> None:
+    def _check(self, node: NodeView) -> None:
         if node.log is None:
             return
         # Flushed batches are on the disk, where they are decoded already. A disk that lost data is not read.

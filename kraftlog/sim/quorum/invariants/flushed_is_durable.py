@@ -22,20 +22,20 @@ class FlushedIsDurable(Invariant):
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
-        self._judged: dict[int, tuple[int, Offset]] = {}
+        self._checked: dict[int, tuple[int, Offset]] = {}
         """By node: its life, and the flushed end offset that was last compared with the present content of its disk."""
 
     def after_step(self, step: Step) -> None:
         """Compare the flushed end offset with the disk when one of them has changed."""
         node = step.node
         if node.log is None or node.has_lost_data:
-            self._judged.pop(node.node_id, None)
+            self._checked.pop(node.node_id, None)
             return
         flushed = node.log.flushed_end_offset
         place = (node.life, flushed)
-        if not step.disk_changed and self._judged.get(node.node_id) == place:
+        if not step.disk_changed and self._checked.get(node.node_id) == place:
             return
-        self._judged[node.node_id] = place
+        self._checked[node.node_id] = place
         if flushed <= node.log.log_start_offset == node.durable_log.start.offset:
             return
         held = node.durable_log.at(flushed - 1)

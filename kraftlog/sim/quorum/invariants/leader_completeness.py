@@ -23,7 +23,7 @@ class LeaderCompleteness(Invariant):
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
-        self._judged: Epoch = Epoch(0)
+        self._checked: Epoch = Epoch(0)
 
     def after_step(self, step: Step) -> None:
         """Check each new leader once; afterwards it only appends."""
@@ -31,9 +31,9 @@ class LeaderCompleteness(Invariant):
         if replica is None or log is None or not replica.is_leader or step.node.is_behind:
             return
         epoch = replica.epoch
-        if epoch <= self._judged:
+        if epoch <= self._checked:
             return
-        self._judged = epoch
+        self._checked = epoch
         if self.world.faults_may_lose_quorum:
             return
         batches = batches_of(step.node, log.log_start_offset)

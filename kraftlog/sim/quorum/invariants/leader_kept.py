@@ -75,11 +75,11 @@ class LeaderIsKept(Invariant):
             if isinstance(event, ResponseReceived) and _is_contact(replica, event):
                 contact.answered_ms, contact.refused_since_ms = now_ms, None
         if contact is before and contact.role is Role.FOLLOWER and role is Role.PROSPECTIVE:
-            self._judge(node, contact, "requests pre-votes")
+            self._check(node, contact, "requests pre-votes")
         for request, response in step.replies:
             is_granted = isinstance(response, VoteResponse) and response.pre_vote and response.vote_granted
             if isinstance(request, VoteRequest) and is_granted and contact.role is role is Role.FOLLOWER:
-                self._judge(node, contact, "grants a pre-vote")
+                self._check(node, contact, "grants a pre-vote")
         contact.role = role
         if role is not Role.FOLLOWER:
             contact.answered_ms = contact.refused_since_ms = contact.fetch = None
@@ -101,7 +101,7 @@ class LeaderIsKept(Invariant):
         elif contact.refused_since_ms is None or now_ms - sent_ms >= REFUSED_MS:
             contact.refused_since_ms = now_ms
 
-    def _judge(self, node: NodeView, contact: _Contact, what: str) -> None:
+    def _check(self, node: NodeView, contact: _Contact, what: str) -> None:
         if node.replica is None or contact.answered_ms is None:
             return
         now_ms = node.replica.now_ms

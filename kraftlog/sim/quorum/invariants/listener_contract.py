@@ -12,7 +12,7 @@ from kraftlog.sim.quorum.observation.step import Delivery, Step
 
 
 @dataclass(slots=True)
-class _Told:
+class _Delivered:
     life: int
     next_offset: Offset
     epoch: int = 0
@@ -34,49 +34,49 @@ class ListenerContract(Invariant):
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
-        self._told: dict[tuple[int, str], _Told] = {}
+        self._delivered: dict[tuple[int, str], _Delivered] = {}
 
     def after_step(self, step: Step) -> None:
         """Follow the deliveries to the node's listeners."""
         node = step.node
         if step.started and node.applied is not None:
-            self._told[node.node_id, STATE_MACHINE] = _Told(node.life, node.applied.end_offset)
+            self._delivered[node.node_id, STATE_MACHINE] = _Delivered(node.life, node.applied.end_offset)
         for delivery in step.deliveries:
             place = (node.node_id, delivery.listener)
-            told = self._told.get(place)
-            if told is None or told.life != node.life:
-                told = self._told[place] = _Told(node.life, Offset(0))
-            self._judge(node, told, delivery)
+            given = self._delivered.get(place)
+            if given is None or given.life != node.life:
+                given = self._delivered[place] = _Delivered(node.life, Offset(0))
+            self._check(node, given, delivery)
 
-    def _judge(self, node: NodeView, told: _Told, delivery: Delivery) -> None:
+    def _check(self, node: NodeView, given: _Delivered, delivery: Delivery) -> None:
         node_id = node.node_id
         if delivery.snapshot_id is not None:
             start = node.log.log_start_offset if node.log is not None else None
-            if told.next_offset > 0 and start is not None and told.next_offset >= start:
+            if given.next_offset > 0 and start is not None and given.next_offset >= start:
                 self.violated(
-                    f"the listener of node {node_id} keeps up at {told.next_offset}, its log begins at {start}, and it"
+                    f"the listener of node {node_id} keeps up at {given.next_offset}, its log begins at {start}, and it"
                     f" gets the snapshot {delivery.snapshot_id}"
                 )
-            if delivery.snapshot_id.offset < told.next_offset:
+            if delivery.snapshot_id.offset < given.next_offset:
                 self.violated(
-                    f"the listener of node {node_id} is at {told.next_offset}, but gets {delivery.snapshot_id}"
+                    f"the listener of node {node_id} is at {given.next_offset}, but gets {delivery.snapshot_id}"
                 )
-            told.next_offset = delivery.snapshot_id.offset
+            given.next_offset = delivery.snapshot_id.offset
         for batch in delivery.batches:
-            if batch.base_offset != told.next_offset:
-                self.violated(f"the listener of node {node_id} gets {batch.base_offset} at {told.next_offset}")
+            if batch.base_offset != given.next_offset:
+                self.violated(f"the listener of node {node_id} gets {batch.base_offset} at {given.next_offset}")
             committed = self.world.committed_at(batch.base_offset)
             if committed != batch and (committed is not None or not node.has_lost_data):
                 self.violated(f"the listener of node {node_id} gets {batch.base_offset}, which is not committed")
-            told.next_offset = batch.end_offset
+            given.next_offset = batch.end_offset
         if delivery.leader is None:
             return
-        if delivery.leader.epoch < told.epoch:
-            self.violated(f"the listener of node {node_id} learns of epoch {delivery.leader.epoch} after {told.epoch}")
-        told.epoch = delivery.leader.epoch
+        if delivery.leader.epoch < given.epoch:
+            self.violated(f"the listener of node {node_id} learns of epoch {delivery.leader.epoch} after {given.epoch}")
+        given.epoch = delivery.leader.epoch
         start = delivery.epoch_start_offset
-        if start is not None and told.next_offset <= start:
+        if start is not None and given.next_offset <= start:
             self.violated(
                 f"the listener of node {node_id} learns that it leads from {start} on, but received records only up to"
-                f" {told.next_offset}"
+                f" {given.next_offset}"
             )

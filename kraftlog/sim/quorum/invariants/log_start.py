@@ -28,18 +28,18 @@ class LogStart(Invariant):
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
-        self._judged: dict[int, OffsetAndEpoch] = {}
+        self._checked: dict[int, OffsetAndEpoch] = {}
 
     def after_step(self, step: Step) -> None:
         """Check the log's start."""
         node, start = step.node, step.node.durable_log.start
         if start.offset == 0:
             return
-        if self._judged.get(node.node_id) != start:
+        if self._checked.get(node.node_id) != start:
             before = self.world.committed_at(start.offset - 1)
             if before is None or before.end_offset != start.offset or before.epoch != start.epoch:
                 self.violated(f"the log of node {node.node_id} begins at {start}, the batch before is {before}")
-            self._judged[node.node_id] = start
+            self._checked[node.node_id] = start
         if node.has_damaged_snapshots or node.has_diverged or node.has_lost_data:
             return
         if start not in node.durable_snapshots.found:

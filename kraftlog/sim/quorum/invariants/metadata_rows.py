@@ -80,11 +80,11 @@ def rows_of(metadata: MetadataModel) -> dict[str, set[Any]]:
     """Return the rows that the model expects."""
     return {
         "topics": {(id_to_text(topic_id), name) for topic_id, name in metadata.topics.items()},
-        "partitions": {(*_shown(key), *_of_partition(one)) for key, one in metadata.partitions.items()},
-        "brokers": {(broker_id, *_of_broker(one)) for broker_id, one in metadata.brokers.items()},
+        "partitions": {(*_shown(key), *_of_partition(row)) for key, row in metadata.partitions.items()},
+        "brokers": {(broker_id, *_of_broker(row)) for broker_id, row in metadata.brokers.items()},
         "controllers": {
-            (controller_id, id_to_text(one.incarnation_id), _objects(one.listeners), _objects(one.features))
-            for controller_id, one in metadata.controllers.items()
+            (controller_id, id_to_text(row.incarnation_id), _objects(row.listeners), _objects(row.features))
+            for controller_id, row in metadata.controllers.items()
         },
         "configs": {(*key, value) for key, value in metadata.configs.items()},
         "features": set(metadata.features.items()),
@@ -96,12 +96,12 @@ def tiering_rows(tiering: TieringModel) -> dict[str, set[Any]]:
     """Return the expected rows of tiered storage."""
     return {
         "remote_segments": {
-            (*_shown(place), *_of_segment(place, one, tiering)) for place, one in tiering.segments.items()
+            (*_shown(place), *_of_segment(place, row, tiering)) for place, row in tiering.segments.items()
         },
         "remote_segment_epochs": {
             (*_shown(place[:2]), *part, id_to_text(place[2]), int(tiering.is_found(place, part)))
-            for place, one in tiering.segments.items()
-            for part in one.parts()
+            for place, row in tiering.segments.items()
+            for part in row.parts()
         },
         "remote_epoch_ends": {
             (*_shown(epoch), index.highest_offset)

@@ -53,10 +53,10 @@ class PersistFirst(Invariant):
             if isinstance(action, PersistElectionState):
                 ordered = action.state
             else:
-                self._judge(node, ordered, action)
+                self._check(node, ordered, action)
         self._ordered[node.node_id] = (node.life, ordered)
 
-    def _judge(self, node: NodeView, ordered: ElectionState, action: Action) -> None:
+    def _check(self, node: NodeView, ordered: ElectionState, action: Action) -> None:
         epoch = _epoch_of(action)
         if epoch > ordered.epoch:
             self.violated(f"node {node.node_id} orders {action} before epoch {epoch}; durable is {ordered}")

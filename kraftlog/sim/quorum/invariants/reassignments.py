@@ -134,30 +134,30 @@ class ReassignmentsAreTaken(Invariant):
         if call.result is None:
             return
         answers = call.result.alter_partition_reassignments.partitions
-        for asked, answer in zip(call.operation.alter_partition_reassignments.partitions, answers, strict=True):
-            if not asked.HasField("replicas"):
+        for reassignment, answer in zip(call.operation.alter_partition_reassignments.partitions, answers, strict=True):
+            if not reassignment.HasField("replicas"):
                 continue
-            if answer.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT and self._are_registered(call, asked):
+            if answer.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT and self._are_registered(call, reassignment):
                 self.violated(f"a reassignment to registered brokers was refused: {answer.error_message}")
-            if answer.error_code == ErrorCode.NONE and not self._is_in_log(call, asked):
-                self.violated(f"a reassignment was acknowledged, but is not in the log: {asked}")
+            if answer.error_code == ErrorCode.NONE and not self._is_in_log(call, reassignment):
+                self.violated(f"a reassignment was acknowledged, but is not in the log: {reassignment}")
 
-    def _are_registered(self, call: Call, asked: PartitionReassignment) -> bool:
+    def _are_registered(self, call: Call, reassignment: PartitionReassignment) -> bool:
         """Whether all named brokers were certainly registered when the controller decided."""
         known_from = min(call.committed_before, call.result.state_end_offset if call.result is not None else 0)
         return all(
             self._registered.get(broker_id, known_from) < known_from and broker_id not in self._unregistered
-            for broker_id in asked.replicas.ids
+            for broker_id in reassignment.replicas.ids
         )
 
-    def _is_in_log(self, call: Call, asked: PartitionReassignment) -> bool:
+    def _is_in_log(self, call: Call, reassignment: PartitionReassignment) -> bool:
         """Whether the partition was moving to the target at some time since the call was made."""
-        for topic_id in self._topic_ids.get(asked.topic, ()):
-            states = self._states.get((topic_id, asked.partition_id), [])
+        for topic_id in self._topic_ids.get(reassignment.topic, ()):
+            states = self._states.get((topic_id, reassignment.partition_id), [])
             ends = [begins for begins, _ in states[1:]] + [self.world.metadata.end_offset + 1]
             for (_, state), end in zip(states, ends, strict=False):
                 # The state that the record at `end` replaced was still current for a caller that had seen everything
                 # below `end`.
-                if end >= call.committed_before and is_on_the_way(state, asked.replicas.ids):
+                if end >= call.committed_before and is_on_the_way(state, reassignment.replicas.ids):
                     return True
         return False

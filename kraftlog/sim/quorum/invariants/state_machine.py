@@ -91,7 +91,7 @@ class AppliedOnce(Invariant):
             self.violated(f"node {node.node_id} received everything below {position}, but has applied {node.applied}")
 
 
-class RotIsFound(Invariant):
+class BitRotIsFound(Invariant):
     """A node whose tables are corrupted applies nothing before they are rebuilt.
 
     The node must detect the corruption by itself, at the next start at the latest. The fault reports which rows it
@@ -107,11 +107,11 @@ class RotIsFound(Invariant):
         """Check that nothing is applied to corrupted tables."""
         for delivery in step.deliveries:
             is_applied = delivery.listener == STATE_MACHINE and (delivery.batches or delivery.snapshot_id is not None)
-            if is_applied and step.node.has_rotted:
+            if is_applied and step.node.has_bit_rot:
                 self.violated(f"node {step.node.node_id} applies records to corrupted tables")
 
     def at_end(self) -> None:
         """Check that every running node has intact tables."""
         for node_id, node in self.world.nodes.items():
-            if node.has_rotted and node.replica is not None:
+            if node.has_bit_rot and node.replica is not None:
                 self.violated(f"node {node_id} still has corrupted tables")

@@ -40,13 +40,23 @@ class TieredData(Invariant):
         if self._is_going(key):
             return
         tiering = self.world.metadata.tiering
-        finished = {place: one for place, one in tiering.segments.items() if place[:2] == key and one.state == FINISHED}
-        missing = [one for place, one in finished.items() if place not in self.world.remote_storage.objects]
+        finished = {
+            place: segment
+            for place, segment in tiering.segments.items()
+            if place[:2] == key and segment.state == FINISHED
+        }
+        missing = [segment for place, segment in finished.items() if place not in self.world.remote_storage.objects]
         if missing:
             self.violated(f"partition {key[1]} of topic {key[0].hex()} has segments without objects: {missing}")
         log_start = tiering.log_starts.get(key, 0)
-        ranges = {(one.start_offset, one.end_offset) for one in finished.values() if one.end_offset >= log_start}
-        widest = sorted(one for one in ranges if not any(_is_within(one, other) for other in ranges - {one}))
+        ranges = {
+            (segment.start_offset, segment.end_offset)
+            for segment in finished.values()
+            if segment.end_offset >= log_start
+        }
+        widest = sorted(
+            segment for segment in ranges if not any(_is_within(segment, other) for other in ranges - {segment})
+        )
         is_whole = not widest or widest[0][0] <= log_start
         if not is_whole or any(later[0] != before[1] + 1 for before, later in pairwise(widest)):
             self.violated(
@@ -72,5 +82,5 @@ class TieredData(Invariant):
         return is_removed or key[0] not in self.world.metadata.topics
 
 
-def _is_within(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return other[0] <= one[0] and one[1] <= other[1]
+def _is_within(inner: tuple[int, int], other: tuple[int, int]) -> bool:
+    return other[0] <= inner[0] and inner[1] <= other[1]

@@ -54,9 +54,9 @@ class TransfersGoOn(Invariant):
                 case DropSnapshot():
                     transfer.snapshot_id = None
                 case Send(request=FetchSnapshotRequest() as request):
-                    self._judge(node.node_id, transfer, request)
+                    self._check(node.node_id, transfer, request)
 
-    def _judge(self, node_id: int, transfer: _Transfer, request: FetchSnapshotRequest) -> None:
+    def _check(self, node_id: int, transfer: _Transfer, request: FetchSnapshotRequest) -> None:
         written = transfer.size_bytes if transfer.snapshot_id == request.snapshot_id else 0
         if request.position not in (0, written):
             self.violated(

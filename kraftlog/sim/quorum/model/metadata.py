@@ -224,8 +224,10 @@ class MetadataModel:
             changed["log_dirs"] = tuple(record.log_dirs.ids)
             if before.last_unfenced_epoch == before.epoch:
                 failed = [(name, before.epoch) for name in before.log_dirs if name not in record.log_dirs.ids]
-                others = [one for one in before.unfenced_log_dirs if one[0] not in dict(failed)]
-                changed["unfenced_log_dirs"] = tuple(sorted([*others, *failed], key=lambda one: (-one[1], one[0])))
+                others = [directory for directory in before.unfenced_log_dirs if directory[0] not in dict(failed)]
+                changed["unfenced_log_dirs"] = tuple(
+                    sorted([*others, *failed], key=lambda directory: (-directory[1], directory[0]))
+                )
         if record.HasField("full_log_dirs"):
             changed["full_log_dirs"] = tuple(record.full_log_dirs.ids)
         after = self.brokers[record.broker_id] = replace(before, **changed)

@@ -73,7 +73,7 @@ def registered_broker(record: RegisterBrokerRecord) -> Broker:
         unclean_shutdown=record.unclean_shutdown,
         last_unfenced_epoch=record.last_unfenced_epoch if record.HasField("last_unfenced_epoch") else None,
         older_log_dirs=tuple(record.older_log_dirs),
-        unfenced_log_dirs=tuple((of.id, of.broker_epoch) for of in record.unfenced_log_dirs),
+        unfenced_log_dirs=tuple((directory.id, directory.broker_epoch) for directory in record.unfenced_log_dirs),
         full_log_dirs=tuple(record.full_log_dirs),
     )
 
@@ -84,8 +84,11 @@ def registered_controller(record: RegisterControllerRecord) -> Controller:
 
 
 def _listeners(record: Any) -> tuple[Listener, ...]:
-    return tuple(Listener(one.name, one.host, one.port, one.security_protocol) for one in record.end_points)
+    return tuple(
+        Listener(end_point.name, end_point.host, end_point.port, end_point.security_protocol)
+        for end_point in record.end_points
+    )
 
 
 def _features(record: Any) -> tuple[SupportedLevels, ...]:
-    return tuple(SupportedLevels(one.name, one.min_level, one.max_level) for one in record.features)
+    return tuple(SupportedLevels(feature.name, feature.min_level, feature.max_level) for feature in record.features)

@@ -26,7 +26,7 @@ from kraftlog.sim.engine.virtual.crash import ProcessKilled
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.quorum.node.read_service import ReadService
 from kraftlog.sim.quorum.node.state_machine import StateMachine
-from kraftlog.sim.quorum.node.stepped_process import Environment, SteppedProcess
+from kraftlog.sim.quorum.node.stepped_process import ProcessHost, SteppedProcess
 from kraftlog.sim.quorum.node.store import SimulatedStore
 from kraftlog.sim.quorum.node.watcher import Watcher
 from kraftlog.sim.quorum.observation.service import Answered, Asked, FencedByEvidence
@@ -63,9 +63,9 @@ class SimulatedLog:
         self._process = process
         self._random = process.machine.new_random()
         self.appends = PendingAppends(process.runtime.call_soon)
-        self.cluster_id: str = process.environment.cluster_id
+        self.cluster_id: str = process.host.cluster_id
         self.node_key: ReplicaKey = process.machine.key
-        self.voter_ids = frozenset(voter.key.node_id for voter in process.environment.voters.voters())
+        self.voter_ids = frozenset(voter.key.node_id for voter in process.host.voters.voters())
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
@@ -86,8 +86,8 @@ class SimulatedLog:
         """Append through the shell. The process may be killed before that."""
         process = self._process
         process.crash_point()
-        if self._random.random() < process.environment.append_kill_rate:
-            process.environment.marks.hit("the controller was killed between two appends")
+        if self._random.random() < process.host.append_kill_rate:
+            process.host.marks.hit("the controller was killed between two appends")
             raise ProcessKilled
         process.stalled_us += self._random.randrange(APPEND_MS_MAX * MICROSECONDS_PER_MS)
         append_id = process.shell.new_id()
@@ -96,7 +96,7 @@ class SimulatedLog:
                 append_id, on_settled, lambda: process.shell.prepare_append(append_id, epoch, body, record_count)
             )
         except ApiError as error:
-            process.environment.marks.hit(f"error: {error.code.name}")
+            process.host.marks.hit(f"error: {error.code.name}")
             raise
 
     def schedule_appends(self) -> None:
@@ -125,7 +125,7 @@ class ControllerHost:
         self._log: SimulatedLog | None = None
         self._random = process.machine.new_random()
         self.controller: Controller | None = None
-        brokers = process.environment.parameters.brokers
+        brokers = process.host.parameters.brokers
         if brokers is None:
             return
         self._log = SimulatedLog(process)
@@ -154,7 +154,7 @@ class ControllerHost:
     def _found_bug(self, message: str, **details: object) -> None:
         """Report what the controller logs as a bug of its own as a violation."""
         text = f"the controller says: {message} {details or ''}".rstrip()
-        self._process.environment.report_violation(text, sys.exc_info()[1])
+        self._process.host.report_violation(text, sys.exc_info()[1])
 
     def _allow_fetch_version(self, version: int) -> None:
         self._process.shell.step(FetchVersionAllowed(version))
@@ -165,10 +165,10 @@ class ControllerHost:
         process = self._process
         number = process.new_number()
         timeout_ms = operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT
-        deadline_us = process.environment.event_queue.now_us + timeout_ms * MICROSECONDS_PER_MS
+        deadline_us = process.host.event_queue.now_us + timeout_ms * MICROSECONDS_PER_MS
 
         def answer(result: OperationResult) -> None:
-            process.environment.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
+            process.host.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
             is_done = result.error_code == ErrorCode.NONE
             process.step.answers.append(Answered(number, Offset(max(0, result.end_offset) if is_done else 0)))
             if is_done and self._random.random() < READ_SHARE:
@@ -193,8 +193,8 @@ class ControllerHost:
     def _connect(self, endpoints: Endpoints, on_replies: Callable[[Replies], None]) -> None:
         """Connect to a broker's listeners. `on_replies` is called after the slowest reply."""
         process = self._process
-        environment, node_id = process.environment, process.machine.node_id
-        found = {endpoint: environment.reply_to_connection(node_id, endpoint) for endpoint in endpoints}
+        host, node_id = process.host, process.machine.node_id
+        found = {endpoint: host.reply_to_connection(node_id, endpoint) for endpoint in endpoints}
         delay_us = max(delay_us for _, delay_us in found.values())
         replies = {endpoint: reply for endpoint, (reply, _) in found.items()}
         process.after(process.stalled_us + delay_us, "connections", lambda: on_replies(replies))
@@ -202,7 +202,7 @@ class ControllerHost:
     def _fenced(self, broker: RegisterBrokerRecord) -> None:
         machine = self._process.machine
         is_clock_right = machine.clock.rate <= 1 and not machine.view.has_leapt
-        self._process.environment.marks.hit("a broker was fenced by evidence")
+        self._process.host.marks.hit("a broker was fenced by evidence")
         self._process.step.fenced.append(
             FencedByEvidence(broker.broker_id, broker.incarnation_id, is_clock_right=is_clock_right)
         )
@@ -216,9 +216,9 @@ class ControllerHost:
 
 
 @contextlib.contextmanager
-def small_pages(environment: Environment) -> Iterator[None]:
+def small_pages(host: ProcessHost) -> Iterator[None]:
     """Return a context manager in which controllers use small pages."""
-    if environment.parameters.brokers is None:
+    if host.parameters.brokers is None:
         yield
         return
     with mock.patch.object(pages, "PAGE_PARTITIONS", PAGE_PARTITIONS):

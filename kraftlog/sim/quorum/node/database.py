@@ -21,7 +21,7 @@ from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.store.image import load_image, snapshot_point, write_image
 from statemachine.store.metadata_tables import MetadataTables
-from statemachine.store.scrub import RottenDatabase, check_rows
+from statemachine.store.scrub import CorruptDatabase, check_rows
 from statemachine.store.snapshot_worker import TakenSnapshot
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.database import UnusableDatabase, check_tables, read_sums
@@ -47,7 +47,7 @@ class Database:
         self._tables: MetadataTables | None = None
         self.is_set_aside = False
         """Whether its digest differed from the quorum's. The next process starts with an empty database."""
-        self.is_rotten = False
+        self.is_corrupt = False
         """Whether it was set aside because of bit rot: then no snapshot contains the damage."""
         self.must_forget_snapshots = False
         """Whether the snapshots must be deleted, because they were taken of a diverged database."""
@@ -61,8 +61,8 @@ class Database:
     def open(self) -> MetadataTables:
         """Return the tables that the last process left; new tables if the image is lost or unusable."""
         if self.is_set_aside:
-            self._marks.hit(f"recovery: a {'rotten' if self.is_rotten else 'diverged'} database was rebuilt")
-            self.must_forget_snapshots = not self.is_rotten
+            self._marks.hit(f"recovery: a {'rotten' if self.is_corrupt else 'diverged'} database was rebuilt")
+            self.must_forget_snapshots = not self.is_corrupt
             self.lose()
         image = self._images[-1] if self._images else self._template()
         if self._may_be_damaged and not _is_sound(image):
@@ -87,9 +87,9 @@ class Database:
         self._images.append(tables.connection.serialize())
         return tables
 
-    def set_aside(self, *, is_rotten: bool) -> None:
+    def set_aside(self, *, is_corrupt: bool) -> None:
         """Make the next process start with an empty database."""
-        self.is_set_aside, self.is_rotten = True, is_rotten
+        self.is_set_aside, self.is_corrupt = True, is_corrupt
 
     def committed(self) -> None:
         """Keep an image of some commits, for a power cut to bring back."""
@@ -122,7 +122,7 @@ class Database:
     def lose(self) -> None:
         """Lose the file."""
         self._images.clear()
-        self.is_set_aside = self.is_rotten = self._may_be_damaged = False
+        self.is_set_aside = self.is_corrupt = self._may_be_damaged = False
 
     def diverge(self) -> None:
         """Change the digest of the tables, as a wrongly applied record would."""
@@ -135,7 +135,7 @@ class Database:
                 "UPDATE applied SET digest = ?, row_sums = ?", (applied[3], sums.encoded(tuple(applied)))
             )
 
-    def rot(self) -> str | None:
+    def corrupt(self) -> str | None:
         """Change a value of a stored row where SQLite does not check it. Return which; None if there is no row."""
         if self._open is None:
             return None
@@ -157,13 +157,13 @@ class Database:
         self._images.clear()  # no power cut may bring back an intact image
         return f"{table.name}.{column} of {row_key}"
 
-    def find_rot(self) -> str | None:
+    def find_corruption(self) -> str | None:
         """Scrub the tables; return the corruption found."""
         if self._open is None:
             return None
         try:
             check_rows(self._open)
-        except RottenDatabase as error:
+        except CorruptDatabase as error:
             return str(error)
         return None
 
@@ -189,7 +189,7 @@ class Database:
 
 
 def take_snapshot(image: bytes, snapshots: SnapshotStore) -> TakenSnapshot:
-    """Take a snapshot of the database that `image` holds. Raises StorageError or RottenDatabase."""
+    """Take a snapshot of the database that `image` holds. Raises StorageError or CorruptDatabase."""
     with closing(connect(image)) as connection:
         point = snapshot_point(connection)
         if point is None:

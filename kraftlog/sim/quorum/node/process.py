@@ -20,7 +20,7 @@ from kraftlog.sim.quorum.node.register_service import RegisterService
 from kraftlog.sim.quorum.node.runtime import SimulatedRuntime
 from kraftlog.sim.quorum.node.slow_listener import SlowListener
 from kraftlog.sim.quorum.node.state_machine import StateMachine
-from kraftlog.sim.quorum.node.stepped_process import Environment, SteppedProcess
+from kraftlog.sim.quorum.node.stepped_process import ProcessHost, SteppedProcess
 from kraftlog.sim.quorum.node.store import SimulatedStore
 from raft.core.actions import Action, Send
 from raft.core.decisions import StateEntered
@@ -57,9 +57,9 @@ class _Waiting(NamedTuple):
 class Process(SteppedProcess):
     """One life of a node. It is its shell's host and observer (`raft.shell.shell_host`, `raft.shell.observer`)."""
 
-    def __init__(self, environment: Environment, machine: Hardware) -> None:
-        super().__init__(environment, machine)
-        self.configured_voters = environment.configured_voters
+    def __init__(self, host: ProcessHost, machine: Hardware) -> None:
+        super().__init__(host, machine)
+        self.configured_voters = host.configured_voters
         """The voter set in its configuration when it was started."""
         self.killed_after_vote: Crash | None = None
         """If set: the process is killed this way as soon as a vote that it granted has been sent."""
@@ -71,10 +71,10 @@ class Process(SteppedProcess):
     def start(self) -> None:
         """Open the data directory and start in the role that its state requires."""
         self.step.started = True
-        machine, environment = self.machine, self.environment
+        machine, host = self.machine, self.host
         files = machine.disk.files
         files.before_operation = self.before_operation
-        directory = DataDirectory.open(files, DIRECTORY, cluster_id=environment.cluster_id, node_id=machine.key.node_id)
+        directory = DataDirectory.open(files, DIRECTORY, cluster_id=host.cluster_id, node_id=machine.key.node_id)
         quorum_state = QuorumStateStore(files, directory.path)
         election_state = quorum_state.load()
         tables = machine.database.open()
@@ -86,7 +86,7 @@ class Process(SteppedProcess):
         applied = OffsetAndEpoch(epoch=tables.applied.epoch, offset=tables.applied.end_offset)
         self.log = open_log(
             directory,
-            environment.parameters.log,
+            host.parameters.log,
             self.snapshots,
             election_state=election_state,
             has_others=not voters.is_only_voter(machine.key),
@@ -94,10 +94,10 @@ class Process(SteppedProcess):
         )
         self.log.reserve(0)
         if self.log.recovering is not None:
-            environment.marks.hit("recovery: a damaged log is fetched again")
+            host.marks.hit("recovery: a damaged log is fetched again")
             if not self.log.epochs.holds(applied, self.log.log_end_offset):
-                environment.marks.hit("recovery: a log behind what was applied is fetched again")
-        environment.log_opened(machine, is_recovering=self.log.recovering is not None)
+                host.marks.hit("recovery: a log behind what was applied is fetched again")
+        host.log_opened(machine, is_recovering=self.log.recovering is not None)
         self.runtime = SimulatedRuntime(self)
         self.store = SimulatedStore(self, tables, machine.new_random())
         self.state_machine = StateMachine(self, self.store)
@@ -107,18 +107,18 @@ class Process(SteppedProcess):
         self.controller_host = ControllerHost(self, self.store, self.state_machine, self.read_service)
         self.shell = Shell(
             identity=Identity(
-                cluster_id=environment.cluster_id,
+                cluster_id=host.cluster_id,
                 key=machine.key,
                 endpoint=machine.endpoint,
                 voters=voters,
-                bootstrap_endpoints=environment.bootstrap_endpoints,
+                bootstrap_endpoints=host.bootstrap_endpoints,
             ),
-            config=replace(environment.parameters.quorum, fetch_version=machine.fetch_version),
+            config=replace(host.parameters.quorum, fetch_version=machine.fetch_version),
             log=self.log,
             quorum_state=quorum_state,
             election_state=election_state,
             snapshots=self.snapshots,
-            log_start=environment.parameters.log_start,
+            log_start=host.parameters.log_start,
             applied=applied,
             random=machine.new_random(),
             runtime=self.runtime,
@@ -128,7 +128,7 @@ class Process(SteppedProcess):
         view = machine.view
         view.replica, view.log = self.shell.replica, self.log
         if tables.applied.end_offset == 0:
-            view.has_diverged = view.has_rotted = False
+            view.has_diverged = view.has_bit_rot = False
         self.store.note_applied()
         self.delivery = Delivery(
             self.log, self.shell.snapshots, self.feed, self.runtime, self._listener_failed, self.fatal
@@ -150,9 +150,9 @@ class Process(SteppedProcess):
         self.ended = True
         self.step.ended = reason
         if reason != "shut down" and hasattr(self, "shell") and self.shell.replica.is_fetching_snapshot:
-            self.environment.marks.hit("killed while a snapshot is received")
+            self.host.marks.hit("killed while a snapshot is received")
         if reason != "shut down" and hasattr(self, "state_machine") and self.state_machine.has_acknowledged:
-            self.environment.marks.hit("killed between an acknowledgement and its application")
+            self.host.marks.hit("killed between an acknowledgement and its application")
         if hasattr(self, "shell"):
             self.shell.close()
         self.machine.disk.files.before_operation = None
@@ -166,13 +166,13 @@ class Process(SteppedProcess):
         for waiting in self._waiting.values():
             self._break_connection(waiting, is_refused=self.machine.refuses_while_down)
         self._waiting.clear()
-        self.environment.process_ended(self, reason)
+        self.host.process_ended(self, reason)
 
     def _break_connection(self, waiting: _Waiting, *, is_refused: bool) -> None:
         """Notify the sender of a request that the connection broke. The network may lose the notification, too."""
         source = waiting.source
         failure = RequestFailed(waiting.correlation_id, connection_refused=is_refused)
-        self.environment.network.send(
+        self.host.network.send(
             self.machine.node_id,
             source.machine.node_id,
             lambda: source.run("connection broke", lambda: source.shell.outcome(failure)),
@@ -211,17 +211,17 @@ class Process(SteppedProcess):
     def send(self, send: Send) -> None:
         """Send a request to a peer."""
         self.crash_point()
-        self.environment.send_request(self, send)
+        self.host.send_request(self, send)
 
     def reply(self, request_id: int, response: Response, records: bytes) -> None:
         """Send the response to a request."""
         self.crash_point()
         waiting = self._waiting.pop(request_id, None)
-        self.environment.marks.hit(f"error: {response.error.name}")
+        self.host.marks.hit(f"error: {response.error.name}")
         if waiting is None:
             return
         self.step.replies.append((waiting.request, response))
-        self.environment.send_response(self, waiting.source, waiting.correlation_id, response, records)
+        self.host.send_response(self, waiting.source, waiting.correlation_id, response, records)
         if self.killed_after_vote is not None and isinstance(response, VoteResponse) and _counts(response):
             self.crash = self.killed_after_vote
             raise ProcessKilled
@@ -232,7 +232,7 @@ class Process(SteppedProcess):
         try:
             self.shell.prepare_append(self.shell.new_id(), self.shell.replica.epoch, too_much, 1)
         except ApiError as error:
-            self.environment.marks.hit(f"error: {error.code.name}")
+            self.host.marks.hit(f"error: {error.code.name}")
 
     # --- the shell's callbacks (raft.shell.shell_host.ShellHost) ------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Process(SteppedProcess):
 
     def leader_refused(self, refused: RefusedLeader | None) -> None:
         """Count that a leader was refused because its log lacks committed records, or is no longer refused."""
-        self.environment.marks.hit(
+        self.host.marks.hit(
             "a leader was refused" if refused is not None else "a leader that was refused is followed again"
         )
 
@@ -276,18 +276,18 @@ class Process(SteppedProcess):
 
     def snapshot_damaged(self) -> None:
         """Take another snapshot in place of the damaged one."""
-        self.environment.marks.hit("recovery: a damaged snapshot was deleted")
+        self.host.marks.hit("recovery: a damaged snapshot was deleted")
         self.state_machine.generator.replace_damaged()
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         """Fence the state machine, whose digest differs from the quorum's. It is rebuilt at the next start."""
-        self.environment.state_diverged(self, expected, own)
+        self.host.state_diverged(self, expected, own)
         self.state_machine.fence(expected, own)
 
     def may_rebuild_state(self) -> None:
         """Restart the node, which then rebuilds its database."""
-        self.environment.marks.hit("a fenced state machine may be rebuilt")
-        self.environment.start_over(self)
+        self.host.marks.hit("a fenced state machine may be rebuilt")
+        self.host.start_over(self)
 
     def _listener_failed(self, listener: SynchronousListener, error: Exception) -> None:
         """End the process: a replica that cannot apply a committed record must not continue (CT-18)."""
@@ -298,7 +298,7 @@ class Process(SteppedProcess):
         if isinstance(error, ProcessKilled):
             self.end("killed", self.crash)
         elif not self.ended:
-            self.environment.process_failed(self, error)
+            self.host.process_failed(self, error)
             self.end(f"stopped itself: {error}", Crash.KILLED)
 
     def stepped(self, event: Event | None, actions: Sequence[Action], replica: ReplicaView) -> None:
@@ -308,7 +308,7 @@ class Process(SteppedProcess):
         self.step.actions.extend(actions)
         for decision in replica.decisions:
             if isinstance(decision, StateEntered):
-                self.environment.marks.hit(edge_taken(decision))
+                self.host.marks.hit(edge_taken(decision))
 
     def note_positions(self) -> None:
         """Update the listeners' positions in the node's view."""

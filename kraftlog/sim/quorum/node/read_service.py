@@ -23,7 +23,7 @@ class ReadService:
         """Read rows for a client once `min_applied_end_offset` is applied and all acknowledged operations are, too."""
         process = self._process
         number = process.new_number()
-        deadline_us = process.environment.event_queue.now_us + wait_ms * MICROSECONDS_PER_MS
+        deadline_us = process.host.event_queue.now_us + wait_ms * MICROSECONDS_PER_MS
         process.step.asked.append(Asked(number, deadline_us, True, min_applied_end_offset))
 
         def on_done(error: BaseException | None) -> None:
@@ -40,9 +40,9 @@ class ReadService:
             self._state_machine.refuse_if_fenced()
         except ApiError:
             return self._refused(number)
-        process.environment.marks.hit("a read was answered")
+        process.host.marks.hit("a read was answered")
         return Answered(number, applied_end_offset=Offset(end_offset), is_fenced=self._state_machine.is_fenced)
 
     def _refused(self, number: int) -> Answered:
-        self._process.environment.marks.hit("a read was refused")
+        self._process.host.marks.hit("a read was refused")
         return Answered(number)

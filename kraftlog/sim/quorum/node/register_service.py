@@ -122,7 +122,7 @@ class RegisterService:
             base_offset = shell.prepare_append(append_id, epoch, body, len(records))
         except ApiError as error:
             del self._waiting[append_id]
-            self._process.environment.marks.hit(f"error: {error.code.name}")
+            self._process.host.marks.hit(f"error: {error.code.name}")
             respond(ClientReply(Answer.REFUSED))
             return
         pending.end_offset = Offset(base_offset + len(records))
@@ -142,7 +142,7 @@ class RegisterService:
         """Return a record without effect, or an aborted metadata transaction, which must have no visible effect."""
         if self._random.random() >= ABORTED_SHARE:
             return [MetadataRecord(no_op=NoOpRecord())]
-        self._process.environment.marks.hit("a metadata transaction was aborted")
+        self._process.host.marks.hit("a metadata transaction was aborted")
         topic = TopicRecord(name="aborted", topic_id=self._random.randbytes(16))
         return [
             MetadataRecord(begin_transaction=BeginTransactionRecord(name="aborted")),
@@ -157,7 +157,7 @@ class RegisterService:
             pending.is_committed = True
             self._answer_applied()
         else:
-            self._process.environment.marks.hit(f"error: {error.code.name}")
+            self._process.host.marks.hit(f"error: {error.code.name}")
             if pending in self._pending:
                 self._pending.remove(pending)
             pending.respond(ClientReply(Answer.UNKNOWN))

@@ -29,12 +29,12 @@ class SimulatedRuntime:
         """
         process = self._process
         return process.machine.clock.now_ms(
-            process.environment.event_queue.now_us + process.stalled_us - process.sync_ahead_us
+            process.host.event_queue.now_us + process.stalled_us - process.sync_ahead_us
         )
 
     def wall_clock_ms(self) -> int:
         """Return the machine's wall clock."""
-        return self._process.machine.clock.wall_clock_ms(self._process.environment.event_queue.now_us)
+        return self._process.machine.clock.wall_clock_ms(self._process.host.event_queue.now_us)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` in a step of its own, as soon as the process is free."""
@@ -62,7 +62,7 @@ class SimulatedRuntime:
     def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
         """Run `work` when the disk thread has had time for it, in the order of the calls."""
         process = self._process
-        now_us = process.environment.event_queue.now_us + process.stalled_us
+        now_us = process.host.event_queue.now_us + process.stalled_us
         sync_us = process.machine.disk.draw_sync_us()
         self._disk_free_at_us = max(now_us, self._disk_free_at_us) + sync_us
         self._run_at(self._disk_free_at_us, sync_us, work, on_done)
@@ -70,7 +70,7 @@ class SimulatedRuntime:
     def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
         """Run `work` after a delay of a few syncs."""
         process = self._process
-        now_us = process.environment.event_queue.now_us + process.stalled_us
+        now_us = process.host.event_queue.now_us + process.stalled_us
         sync_us = 5 * process.machine.disk.draw_sync_us()
         self._run_at(now_us + sync_us, sync_us, work, on_done)
 
@@ -94,4 +94,4 @@ class SimulatedRuntime:
                 raise error
             on_done(error)
 
-        process.after(time_us - process.environment.event_queue.now_us, "disk", finish)
+        process.after(time_us - process.host.event_queue.now_us, "disk", finish)

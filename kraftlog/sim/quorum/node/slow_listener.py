@@ -35,7 +35,7 @@ class SlowListener:
     def handle_load_snapshot(self, snapshot: SnapshotReader, on_done: OnDone) -> None:
         """Accept the snapshot after a pause."""
         self._process.step.deliveries.append(Delivery(snapshot_id=snapshot.snapshot_id, listener=SLOW_LISTENER))
-        self._process.environment.marks.hit("the slow listener loaded a snapshot")
+        self._process.host.marks.hit("the slow listener loaded a snapshot")
         self._wait(on_done)
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, on_done: OnDone) -> None:

@@ -48,14 +48,14 @@ class StateMachine:
         self._machine = MetadataMachine(store, runtime)
         self._acknowledged_end_offset = Offset(0)
         store.is_acknowledged = lambda: self.has_acknowledged
-        config = _snapshot_config(process.environment.parameters.snapshot_interval)
+        config = _snapshot_config(process.host.parameters.snapshot_interval)
         self.generator = SnapshotGenerator(store, self._take_snapshot, config, runtime)
         self.generator.tell(lambda: process.shell.snapshot_taken())
         self._runtime = runtime
         self._machine.subscribe(self.generator)
         self._machine.set_state_digest_callback(lambda digest: process.shell.step(StateDigestReported(digest)))
-        self._machine.set_rot_callback(self.found_rot)
-        self.generator.set_rot_callback(self.found_rot)
+        self._machine.set_corruption_callback(self.corruption_found)
+        self.generator.set_corruption_callback(self.corruption_found)
 
     # --- the listener -------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class StateMachine:
         def noted(end_offset: Offset) -> bool:
             has_acknowledged = on_committed(end_offset)
             if has_acknowledged:
-                self._process.environment.marks.hit("an operation was acknowledged before it was applied")
+                self._process.host.marks.hit("an operation was acknowledged before it was applied")
                 self._acknowledged_end_offset = end_offset
             return has_acknowledged
 
@@ -141,24 +141,22 @@ class StateMachine:
     def scrub_at_start(self) -> None:
         """Scrub if there is bit rot, which must be found. Also scrub at one start in three, and find nothing."""
         view = self._process.machine.view
-        if view.has_rotted or (view.life + view.node_id) % 3 == 0:
+        if view.has_bit_rot or (view.life + view.node_id) % 3 == 0:
             self.scrub()
 
     def scrub(self) -> None:
         """Read all tables. If corruption is found, fence the machine and ask for a rebuild."""
-        reason = self._store.find_rot()
+        reason = self._store.find_corruption()
         if reason is not None and not self.is_fenced:
-            self._process.environment.marks.hit("rot was found by a scrub")
-            self.found_rot(reason)
+            self._process.host.marks.hit("rot was found by a scrub")
+            self.corruption_found(reason)
 
-    def found_rot(self, reason: str) -> None:
+    def corruption_found(self, reason: str) -> None:
         """Fence the machine because of bit rot, as a node does (`kraftlog.process.server`)."""
         machine = self._process.machine
-        if not machine.view.has_rotted:
-            self._process.environment.report_violation(
-                f"node {machine.node_id} found rot where there is none: {reason}"
-            )
-        self._machine.fence_rotten(reason)
+        if not machine.view.has_bit_rot:
+            self._process.host.report_violation(f"node {machine.node_id} found rot where there is none: {reason}")
+        self._machine.fence_corrupt(reason)
         self._process.shell.step(StateMachineFenced())
 
     def wait_applied(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> None:
@@ -170,7 +168,7 @@ class StateMachine:
     def _take_snapshot(self, on_taken: OnTaken) -> _NothingToCancel:
         """Take a snapshot of the tables' present content, while commits continue (SN-30)."""
         process = self._process
-        if process.machine.view.has_diverged and not process.machine.view.has_rotted:
+        if process.machine.view.has_diverged and not process.machine.view.has_bit_rot:
             # A snapshot would spread the divergence (docs/faults/not-covered.md).
             self._runtime.call_soon(lambda: on_taken(None, StorageError("this run takes none of what has diverged")))
             return _NothingToCancel()

@@ -33,7 +33,7 @@ from snapshot.store import SnapshotStore
 SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
 
 
-class Environment(Protocol):
+class ProcessHost(Protocol):
     """The world around a process (`kraftlog.sim.quorum.cluster.cluster.Cluster`)."""
 
     parameters: QuorumParameters
@@ -100,8 +100,8 @@ class SteppedProcess(ABC):
     log: SegmentedLog
     snapshots: SnapshotStore
 
-    def __init__(self, environment: Environment, machine: Hardware) -> None:
-        self.environment = environment
+    def __init__(self, host: ProcessHost, machine: Hardware) -> None:
+        self.host = host
         self.machine = machine
         self.ended = False
         self.stalled_us = 0
@@ -138,7 +138,7 @@ class SteppedProcess(ABC):
         def run() -> None:
             self.run(label, callback, timer)
 
-        timer = self.environment.event_queue.after(delay_us, run)
+        timer = self.host.event_queue.after(delay_us, run)
         return timer
 
     def run(self, label: str, callback: Callable[[], None], timer: Timer | None = None) -> None:
@@ -148,9 +148,9 @@ class SteppedProcess(ABC):
         if self.machine.view.is_paused:
             self._backlog.append((label, callback, timer))
             return
-        now_us = self.environment.event_queue.now_us
+        now_us = self.host.event_queue.now_us
         if self._busy_until_us > now_us:
-            self.environment.event_queue.after(self._busy_until_us - now_us, lambda: self.run(label, callback, timer))
+            self.host.event_queue.after(self._busy_until_us - now_us, lambda: self.run(label, callback, timer))
             return
         self.stalled_us = 0
         self.step = Step(now_us, self.machine.view, label)
@@ -160,7 +160,7 @@ class SteppedProcess(ABC):
             self.fatal(error)
         self._busy_until_us = now_us + self.stalled_us
         self.machine.view.is_behind = not self.ended and self.shell.is_behind
-        self.environment.finish_step(self.step)
+        self.host.finish_step(self.step)
 
     def resume(self) -> None:
         """End the pause. What arrived during it is handled now, messages before timers, as asyncio does."""
@@ -175,7 +175,7 @@ class SteppedProcess(ABC):
         if self.crash_after is not None:
             self.crash_after -= 1
             if self.crash_after < 0:
-                self.environment.marks.hit("fault: killed between two operations")
+                self.host.marks.hit("fault: killed between two operations")
                 raise ProcessKilled
 
     def before_operation(self, operation: str, path: str) -> None:

@@ -24,7 +24,7 @@ from snapshot.reader import SnapshotReader
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.metadata_tables import MetadataTables, PreparedRun, StoreUnavailable
 from statemachine.store.write_ahead_log import MEBIBYTE, START_OVER_BYTES, WAIT_SHARE, WriteAheadLogHeld
-from statemachine.tables.database import ROTTEN
+from statemachine.tables.database import CORRUPT
 from statemachine.tables.table import Table
 
 ROWS_ACKNOWLEDGED_MAX: Final = 30
@@ -151,12 +151,12 @@ class SimulatedStore:
         prepared = self.tables.prepare(run, removals_max=removals_max, rows_max=ROWS_ACKNOWLEDGED_MAX)
         self._prepared = _encoded(run)
         if prepared is None:
-            self.process.environment.marks.hit("a run was too much to acknowledge before it was applied")
+            self.process.host.marks.hit("a run was too much to acknowledge before it was applied")
         return prepared
 
     def commit(self, prepared: PreparedRun) -> None:
         """Commit a prepared run in one transaction, on the loop."""
-        if self.is_acknowledged() and self._random.random() < self.process.environment.append_kill_rate:
+        if self.is_acknowledged() and self._random.random() < self.process.host.append_kill_rate:
             raise ProcessKilled
         self._write(self._prepared, lambda: self.tables.commit(prepared, note_delta=self.has_publishers))
 
@@ -182,7 +182,7 @@ class SimulatedStore:
 
     def _refuse_if_unavailable(self) -> None:
         if self._database.is_locked:
-            self.process.environment.marks.hit("a database could not be written for a while")
+            self.process.host.marks.hit("a database could not be written for a while")
             raise StoreUnavailable("a simulated process has locked the database")
 
     # --- loading a snapshot -------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class SimulatedStore:
         self._loaded = self._loading = None
         self.process.step.deliveries.append(Delivery(snapshot_id=snapshot.snapshot_id))
         self.note_applied()
-        self.process.environment.marks.hit("the state machine loaded a snapshot")
+        self.process.host.marks.hit("the state machine loaded a snapshot")
         self.process.crash_point()
 
     # --- faults of the database ---------------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ class SimulatedStore:
     def mark_diverged(self, reason: str) -> None:
         """Make the next process start with an empty database."""
         self.process.crash_point()
-        self._database.set_aside(is_rotten=reason.startswith(ROTTEN))
+        self._database.set_aside(is_corrupt=reason.startswith(CORRUPT))
 
-    def find_rot(self) -> str | None:
+    def find_corruption(self) -> str | None:
         """Scrub the tables; return the corruption found."""
-        return self._database.find_rot()
+        return self._database.find_corruption()
 
 
 def _encoded(run: Iterable[CommittedBatch]) -> tuple[Batch, ...]:

@@ -27,7 +27,7 @@ class Watcher:
         """Apply the changes of `delta`. A delta that is not newer than the last one is a violation."""
         watched = self._process.machine.view.watched
         if watched is None or delta.end_offset <= watched.end_offset:
-            self._process.environment.report_violation(f"a publisher received {delta} after {watched}")
+            self._process.host.report_violation(f"a publisher received {delta} after {watched}")
             return
         watched.end_offset = delta.end_offset
         for change in delta.topics:

@@ -50,7 +50,7 @@ class NodeView:
     durable_election: ElectionState | None = None
     has_diverged: bool = False
     """A fault made its state machine differ from the others, and it has not been rebuilt since."""
-    has_rotted: bool = False
+    has_bit_rot: bool = False
     """In addition to `has_diverged`: a fault changed a row of its tables, and the node must detect this by itself."""
     started_at_us: int = 0
     """When its process was started."""

@@ -88,12 +88,12 @@ class Operation:
             case Kind.COMPARE_AND_SET:
                 what = f"set {self.key} = {self.value} if it is {self.expected}"
         times = f"{self.invoked_at} to {'?' if self.completed_at is None else self.completed_at}"
-        told = f"operation {self.operation_id} of client {self.client_id}, {what}, {times}: {self.outcome.value}"
+        text = f"operation {self.operation_id} of client {self.client_id}, {what}, {times}: {self.outcome.value}"
         if self.outcome is not Outcome.ACKNOWLEDGED:
-            return told
+            return text
         done = f", {'done' if self.swapped else 'not done'}" if self.kind is Kind.COMPARE_AND_SET else ""
         found = f", found {self.found}" if self.is_found_known else ""
-        return f"{told}{done}{found}, {'at' if self.has_written else 'sees below'} offset {self.offset}"
+        return f"{text}{done}{found}, {'at' if self.has_written else 'sees below'} offset {self.offset}"
 
 
 class History:

@@ -20,7 +20,7 @@ from kraftlog.sim.quorum.registers.history import History, Kind, Operation, Outc
 _TOLD_OF_MAX = 8
 
 
-class Verdict(StrEnum):
+class CheckResult(StrEnum):
     """The result of the search."""
 
     LINEARIZABLE = "linearizable"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 class Finding(NamedTuple):
     """A result and, unless it is LINEARIZABLE, a text about how far the search got."""
 
-    verdict: Verdict
+    result: CheckResult
     story: str
 
 
@@ -154,7 +154,7 @@ class _Search:
             if entry is None or entry.is_return:
                 self._note(stack, entry)
                 if not stack:
-                    return Finding(Verdict.NOT_LINEARIZABLE, self._story())
+                    return Finding(CheckResult.NOT_LINEARIZABLE, self._story())
                 call, value = stack.pop()
                 lifted ^= 1 << call.index
                 self._owed += call.returned is not None
@@ -163,7 +163,7 @@ class _Search:
                 continue
             steps += 1
             if steps > steps_max:
-                return Finding(Verdict.UNDECIDED, f"stopped after {steps_max} steps; {self._story()}")
+                return Finding(CheckResult.UNDECIDED, f"stopped after {steps_max} steps; {self._story()}")
             operation = self._operations[entry.index]
             if fits(operation, value) and self._is_of_use(operation):
                 state = (lifted | 1 << entry.index, value_after(operation, value))
@@ -176,7 +176,7 @@ class _Search:
                     entry = self._head.after
                     continue
             entry = entry.after
-        return Finding(Verdict.LINEARIZABLE, "")
+        return Finding(CheckResult.LINEARIZABLE, "")
 
     def _is_of_use(self, operation: Operation) -> bool:
         """Whether an operation that may be left out could change anything.
@@ -202,9 +202,9 @@ class _Search:
 
     def _story(self) -> str:
         ordered = [self._operations[index] for index in self._longest]
-        told = f"{len(ordered)} of {len(self._operations)} operations can be put in order"
+        text = f"{len(ordered)} of {len(self._operations)} operations can be put in order"
         if ordered:
-            told += f", the last of them:\n{in_words(ordered[-_TOLD_OF_MAX:])}"
+            text += f", the last of them:\n{in_words(ordered[-_TOLD_OF_MAX:])}"
         if self._stuck_at >= 0:
-            told += f"\nand then this one has no place:\n{in_words([self._operations[self._stuck_at]])}"
-        return told
+            text += f"\nand then this one has no place:\n{in_words([self._operations[self._stuck_at]])}"
+        return text

@@ -101,7 +101,7 @@ class OffsetOracle:
             )
         self._end_offset = end_offset
         while self._waiting and self._waiting[0][0] <= end_offset:
-            self._judge(heapq.heappop(self._waiting)[2])
+            self._check(heapq.heappop(self._waiting)[2])
 
     def at_end(self) -> None:
         """Check that the log given so far is complete. Raises HistoryViolation."""
@@ -153,7 +153,7 @@ class OffsetOracle:
                 self._check_order(operation)
                 self._check_session(operation)
                 if operation.seen_end_offset <= self._end_offset:
-                    self._judge(operation)
+                    self._check(operation)
                 else:
                     heapq.heappush(self._waiting, (operation.seen_end_offset, operation.operation_id, operation))
 
@@ -164,7 +164,7 @@ class OffsetOracle:
 
     def _check_order(self, operation: Operation) -> None:
         """Check that an operation that began after an acknowledgement is above it."""
-        offset, completed_at = _told(operation)
+        offset, completed_at = _acknowledged(operation)
         index = bisect_left(self._completion_times, operation.invoked_at) - 1
         if index >= 0 and offset < self._highest_seen[index].seen_end_offset:
             _violated(
@@ -178,15 +178,15 @@ class OffsetOracle:
 
     def _check_session(self, operation: Operation) -> None:
         """Check that no client goes back, not even at the same moment."""
-        offset, _ = _told(operation)
+        offset, _ = _acknowledged(operation)
         before = self._sessions.get(operation.client_id)
-        if before is not None and _told(before)[1] <= operation.invoked_at and offset < before.seen_end_offset:
+        if before is not None and _acknowledged(before)[1] <= operation.invoked_at and offset < before.seen_end_offset:
             _violated("a client's operation is not after its operation before", before, operation)
         self._sessions[operation.client_id] = operation
 
-    def _judge(self, operation: Operation) -> None:
+    def _check(self, operation: Operation) -> None:
         """Check an operation that is entirely below the end of the committed log."""
-        offset, _ = _told(operation)
+        offset, _ = _acknowledged(operation)
         register = self._registers.get(operation.key)
         before, before_offset = register.below(offset) if register is not None else (None, None)
         if operation.has_written:
@@ -201,7 +201,7 @@ class OffsetOracle:
             _violated(f"a compare-and-set was answered wrongly, over {_named(before, before_offset)}", operation)
 
 
-def _told(operation: Operation) -> tuple[int, int]:
+def _acknowledged(operation: Operation) -> tuple[int, int]:
     """Return the offset and the time of an acknowledgement."""
     if operation.offset is None or operation.completed_at is None:
         raise ValueError(f"{operation} has no offset or no time of completion")

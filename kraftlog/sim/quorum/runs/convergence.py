@@ -95,7 +95,7 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
         if machine not in core:
             world.kill(machine, Crash.KILLED, restart_after_us=None)
             machine.restart_at_us = None
-        elif machine.view.has_diverged and not machine.view.has_rotted:
+        elif machine.view.has_diverged and not machine.view.has_bit_rot:
             world.kill(machine, Crash.KILLED, restart_after_us=1_000)
             machine.database.lose()
             world.restart(machine, 1_000)

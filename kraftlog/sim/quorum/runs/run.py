@@ -12,7 +12,7 @@ from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 from kraftlog.sim.quorum.faults.ambushes import watching_snapshot_work
 from kraftlog.sim.quorum.node.controller_host import small_pages
 from kraftlog.sim.quorum.parameters import QuorumParameters
-from kraftlog.sim.quorum.registers.linearizability import Verdict, check_history
+from kraftlog.sim.quorum.registers.linearizability import CheckResult, check_history
 from kraftlog.sim.quorum.runs.convergence import converge
 from kraftlog.sim.quorum.runs.fault_schedule import FaultSchedule
 from kraftlog.sim.quorum.world import World
@@ -35,7 +35,7 @@ def _run(world: World) -> None:
         _safety_phase(world)
         converge(world)
     world.checker.at_end()
-    _judge_history(world)
+    _check_history(world)
 
 
 def _safety_phase(world: World) -> None:
@@ -47,10 +47,10 @@ def _safety_phase(world: World) -> None:
     faults.stop()
 
 
-def _judge_history(world: World) -> None:
+def _check_history(world: World) -> None:
     """Compare the answers to clients with the log, by the oracle and by the search."""
     world.oracle.at_end()
-    for key, (verdict, story) in check_history(world.history, LINEARIZABILITY_STEPS_MAX).items():
-        if verdict is Verdict.NOT_LINEARIZABLE:
+    for key, (result, story) in check_history(world.history, LINEARIZABILITY_STEPS_MAX).items():
+        if result is CheckResult.NOT_LINEARIZABLE:
             raise Violation(f"Linearizability (36): the operations on {key} have no order: {story}")
-        world.undecided_keys += verdict is Verdict.UNDECIDED
+        world.undecided_keys += result is CheckResult.UNDECIDED

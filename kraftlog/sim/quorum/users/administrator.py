@@ -192,7 +192,8 @@ class Administrator:
                 incarnation_id=self._random.randbytes(16),
                 end_points=[BrokerEndpoint(name="CONTROLLER", host=at.host, port=at.port)],
                 features=[
-                    SupportedFeature(name=of.name, min_level=of.min_level, max_level=of.max_level) for of in SUPPORTED
+                    SupportedFeature(name=feature.name, min_level=feature.min_level, max_level=feature.max_level)
+                    for feature in SUPPORTED
                 ],
             )
         )

@@ -230,12 +230,12 @@ class Broker:
     # Consider a middlebox that is restarted: it resets the connections to nodes, and refuses new ones to the broker's
     # listener. The broker notices as soon as the nodes do, and connects again.
     def _lose_connections(self) -> None:
-        told, epoch, random = self._streams.break_all(), self.epoch, self._random
-        if not told or epoch is None:
+        broken, epoch, random = self._streams.break_all(), self.epoch, self._random
+        if not broken or epoch is None:
             return
         self._cluster.marks.hit("a broker's connections were reset")
         self.listener.refuse(random.choice([random.randrange(REFUSED_US_MAX), 1_000 * MICROSECONDS_PER_MS]))
-        for process in told:
+        for process in broken:
             process.after(random.randrange(*RECONNECT_US), "heartbeat again", self._connect_again(process, epoch))
 
     def _given_up(self, streams: Streams) -> None:
@@ -282,7 +282,8 @@ class Broker:
             rack=f"rack-{self.broker_id % 2}",
             log_dirs=[self._log_dir],
             features=[
-                SupportedFeature(name=one.name, min_level=one.min_level, max_level=one.max_level) for one in SUPPORTED
+                SupportedFeature(name=feature.name, min_level=feature.min_level, max_level=feature.max_level)
+                for feature in SUPPORTED
             ],
             previous_broker_epoch=self._clean_epoch,
         )

@@ -45,15 +45,15 @@ class Streams:
 
     def break_all(self) -> list[Process]:
         """End all streams now. Return the processes of nodes that will notice: those whose links are not cut."""
-        told = []
+        broken = []
         for process, number in self._numbers.items():
             node_id = process.machine.node_id
             links = ((self._broker_id, node_id), (node_id, self._broker_id))
             if not any(link in self._cluster.network.cut_since_us for link in links):
-                told.append(process)
+                broken.append(process)
                 process.after(self._random.randrange(CLOSED_US_MAX), "stream ended", _ending(process, number))
         self._numbers.clear()
-        return told
+        return broken
 
 
 def _ending(process: Process, number: int) -> Callable[[], None]:

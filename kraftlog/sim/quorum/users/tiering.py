@@ -107,7 +107,7 @@ class Tiering:
         A segment within another is then deleted before it.
         """
         segments = self._broker.metadata.tiering.segments
-        found = [place for place, one in segments.items() if place[:2] == key and one.state == FINISHED]
+        found = [place for place, segment in segments.items() if place[:2] == key and segment.state == FINISHED]
         return sorted(found, key=lambda place: (segments[place].end_offset, place))
 
     def _ask(self, operation: Operation, then: Callable[[], None]) -> None:

@@ -52,13 +52,15 @@ class Messages:
         self._marks = marks
         self._random = random
         self._through_codec = through_codec
-        self._complain = report_violation
+        self._report_violation = report_violation
 
     def send_request(self, source: SteppedProcess, send: Send) -> None:
         """Send a replica's request."""
         target = self._by_endpoint.get(send.destination)
         if target is None:
-            self._complain(f"node {source.machine.node_id} sends to {send.destination}, which is in no configuration")
+            self._report_violation(
+                f"node {source.machine.node_id} sends to {send.destination}, which is in no configuration"
+            )
             return
         node_id = source.machine.node_id
         through_codec = self._through_codec

@@ -94,12 +94,12 @@ def in_sync_passed_over() -> list[Any]:
 @mutation("eligible replicas stay when enough are in sync", "KIP-966", brokers=BROKERS)
 def eligible_stay() -> list[Any]:
     """Eligible replicas stay in the ELR, but may lack records that were committed since."""
-    settle = partition_change._settle
+    settle = partition_change._apply_election
 
     def careless(plan: Any, before: Any, begins_anew: Any, conditions: Conditions) -> None:
         settle(plan, before, begins_anew, replace(conditions, min_isr=RECORDS_PER_BATCH_MAX))
 
-    return [instead(partition_change, "_settle", careless)]
+    return [instead(partition_change, "_apply_election", careless)]
 
 
 @mutation("a reassignment drops what another one was adding", "CT-55", brokers=MOVING_BROKERS)

@@ -71,7 +71,9 @@ def answered_twice() -> list[Any]:
     append_settled = PendingOperations.append_settled
 
     def again(self: PendingOperations, append: PreparedAppend, error: Any) -> None:
-        late = [one for one in self._for_commit if one.append is append and one.state is OperationState.ANSWERED]
+        late = [
+            waiter for waiter in self._for_commit if waiter.append is append and waiter.state is OperationState.ANSWERED
+        ]
         append_settled(self, append, error)
         for operation in late:
             operation.on_result(operation.result)

@@ -350,7 +350,7 @@ def leads_on_unheard() -> list[Any]:
     look_at = Leaderships.look_at
 
     def look(self: Leaderships, partition: Partition) -> None:
-        if (partition.leading is None) == (partition in self._told):
+        if (partition.leading is None) == (partition in self._known):
             look_at(self, partition)
 
     return [instead(Leaderships, "look_at", look)]

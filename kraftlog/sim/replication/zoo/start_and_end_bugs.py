@@ -52,7 +52,7 @@ def notes_no_registration() -> list[Any]:
 @mutation("a heartbeat is sent before the log directories have noted the epoch", "CT-38")
 def does_not_wait_for_the_note() -> list[Any]:
     """A power cut may lose the note while acknowledged records stay."""
-    noted = RegisteredEpochs.note
+    noted = RegisteredEpochs.store
 
     def note(self: RegisteredEpochs, broker_epoch: int, older_log_dirs: list[bytes], on_noted: OnDone) -> None:
         noted(self, broker_epoch, older_log_dirs, lambda error: None)

@@ -20,7 +20,7 @@ HANG_UP = object()
 """The stream breaks."""
 
 
-def carried_out(end_offset: int = 1) -> admin_pb2.OperationResult:
+def executed(end_offset: int = 1) -> admin_pb2.OperationResult:
     return admin_pb2.OperationResult(end_offset=end_offset)
 
 
@@ -41,7 +41,7 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
     """Answers each operation with the next of `script`, and after its end with the last one again."""
 
     def __init__(self) -> None:
-        self.script: list[object] = [carried_out()]
+        self.script: list[object] = [executed()]
         self.received: list[admin_pb2.Operation] = []
         self.messages = 0
         self.reads = 0

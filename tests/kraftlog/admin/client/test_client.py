@@ -16,7 +16,7 @@ from kraftlog.admin.client.client import AdminClient, NotSent, OutcomeUnknown
 from kraftlog.admin.client.node_reader import NotApplied
 from kraftpb.v1 import admin_pb2
 from statemachine.words.limits import OPERATION_TIMEOUT_MS_MAX
-from tests.kraftlog.admin.client.scripted_node import HANG_UP, ScriptedNode, carried_out, refused, scripted_nodes
+from tests.kraftlog.admin.client.scripted_node import HANG_UP, ScriptedNode, executed, refused, scripted_nodes
 from tests.raft.nodes import free_port
 from tests.statemachine.builders import create
 from tests.statemachine.waiting import until
@@ -81,7 +81,7 @@ async def test_a_leader_that_is_not_active_yet_is_asked_again_over_the_same_stre
     nodes: Sequence[ScriptedNode],
 ) -> None:
     not_yet = refused(ErrorCode.NOT_CONTROLLER, leader=nodes[0].endpoint)
-    nodes[0].script = [not_yet, not_yet, carried_out()]
+    nodes[0].script = [not_yet, not_yet, executed()]
     async with client_of(nodes[0]) as client:
         await client.execute(create("a"))
     assert [operation.correlation_id for operation in nodes[0].received] == [1, 2, 3]
@@ -129,7 +129,7 @@ async def test_a_client_needs_an_address_and_time() -> None:
 async def test_what_was_certainly_not_carried_out_is_tried_again(
     nodes: Sequence[ScriptedNode], certain: admin_pb2.OperationResult
 ) -> None:
-    nodes[0].script = [certain, certain, carried_out(7)]
+    nodes[0].script = [certain, certain, executed(7)]
     async with client_of(*nodes) as client:
         result = await client.execute(create("a"))
     assert result.end_offset == 7
@@ -143,7 +143,7 @@ async def test_what_was_certainly_not_carried_out_is_tried_again(
 async def test_what_may_have_been_carried_out_is_not_tried_again(
     nodes: Sequence[ScriptedNode], unknown: object
 ) -> None:
-    nodes[0].script = [unknown, carried_out()]
+    nodes[0].script = [unknown, executed()]
     async with client_of(*nodes) as client:
         with pytest.raises(OutcomeUnknown):
             await client.execute(create("a"))
@@ -156,7 +156,7 @@ async def test_what_may_have_been_carried_out_is_not_tried_again(
 async def test_what_does_no_harm_twice_is_tried_again_if_the_caller_says_so(
     nodes: Sequence[ScriptedNode], unknown: object
 ) -> None:
-    nodes[0].script = [unknown, carried_out(3)]
+    nodes[0].script = [unknown, executed(3)]
     async with client_of(*nodes) as client:
         assert (await client.execute(create("a"), retry_unknown=True)).end_offset == 3
 
@@ -195,7 +195,7 @@ async def test_an_answer_that_never_comes_is_an_unknown_outcome(nodes: Sequence[
 
 
 async def test_other_errors_are_raised_at_once_and_say_how_many_more_there_are(nodes: Sequence[ScriptedNode]) -> None:
-    answer = carried_out()
+    answer = executed()
     for name, code in (("a", 0), ("b", ErrorCode.TOPIC_ALREADY_EXISTS), ("c", ErrorCode.INVALID_PARTITIONS)):
         answer.create_topics.topics.add(name=name, error_code=code, error_message=f"{name} is wrong")
     nodes[0].script = [answer]
@@ -315,7 +315,7 @@ async def test_an_operation_that_fits_no_message_is_refused_before_it_is_sent(
 
 
 async def test_reads_ask_for_at_least_the_clients_own_changes(nodes: Sequence[ScriptedNode]) -> None:
-    nodes[0].script = [carried_out(42)]
+    nodes[0].script = [executed(42)]
     async with client_of(nodes[1]) as client:
         assert (await client.list_topics()).applied_end_offset == 0
         await client.execute(create("a"))

@@ -13,7 +13,7 @@ from kraftbase.endpoint import Endpoint
 from kraftlog.admin.client.channels import open_channel
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.operation_stream import NotSent, OperationStream, OutcomeUnknown
-from tests.kraftlog.admin.client.scripted_node import ScriptedNode, carried_out, scripted_nodes
+from tests.kraftlog.admin.client.scripted_node import ScriptedNode, executed, scripted_nodes
 from tests.statemachine.builders import create
 from tests.statemachine.waiting import turns, until
 
@@ -35,7 +35,7 @@ async def test_new_operations_go_around_a_leader_that_hangs(
     nodes: Sequence[ScriptedNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hung, successor = nodes
-    hung.script, successor.script = [carried_out(1)], [carried_out(2)]
+    hung.script, successor.script = [executed(1)], [executed(2)]
     arrived, go_on = hang(hung)
     async with AdminClient([node.endpoint for node in nodes]) as client:
         pending = asyncio.create_task(client.execute(create("a")))

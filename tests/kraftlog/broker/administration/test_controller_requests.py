@@ -25,7 +25,7 @@ def requests_of(world: AdministrationWorld, channel: ControllerChannel, epoch: i
 
 async def taken(requests: ControllerRequests) -> tuple[int, ApiError | None]:
     answer: asyncio.Future[tuple[int, ApiError | None]] = asyncio.get_running_loop().create_future()
-    requests.producer_ids.take(lambda producer_id, error: answer.set_result((producer_id, error)))
+    requests.producer_ids.allocate(lambda producer_id, error: answer.set_result((producer_id, error)))
     return await answer
 
 

@@ -31,7 +31,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Replication
-from kraftlog.replicas.partitions.partitions import NobodyFollows, Partitions, reraise
+from kraftlog.replicas.partitions.partitions import NoReplication, Partitions, reraise
 from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
 from statemachine.replay.deltas import Change, MetadataDelta
@@ -67,7 +67,7 @@ class World:
             Recorder(),
         )
         self.partitions = Partitions(
-            self.logs, configs, replication, followers=NobodyFollows(), listeners=(),
+            self.logs, configs, replication, followers=NoReplication(), listeners=(),
             on_placed=lambda partition, directory_id: None, on_failed=reraise,
         )  # fmt: skip
         self.cluster.on_snapshot(Offset(0), self.metadata)

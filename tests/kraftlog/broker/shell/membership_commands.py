@@ -210,10 +210,10 @@ class Commands:
 
     async def run(self, line: str) -> list[str]:
         """Run one command; returns its lines."""
-        for pattern, carry_out in self._commands:
+        for pattern, execute in self._commands:
             found = re.fullmatch(pattern, line)
             if found is not None:
-                carry_out(*found.groups())
+                execute(*found.groups())
                 self._stage.runtime.advance(0)
                 lines, self._stage.lines = self._stage.lines, []
                 return lines

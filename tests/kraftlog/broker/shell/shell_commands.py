@@ -309,10 +309,10 @@ class Commands:
 
     async def run(self, line: str) -> list[str]:
         """Run one command; returns its lines."""
-        for pattern, carry_out in self._commands:
+        for pattern, execute in self._commands:
             found = re.fullmatch(pattern, line)
             if found is not None:
-                carry_out(*found.groups())
+                execute(*found.groups())
                 self._stage.runtime.run()
                 self._stage.runtime.advance(0)
                 lines = list(self._stage.lines)

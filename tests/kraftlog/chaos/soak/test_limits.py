@@ -9,7 +9,7 @@ import pytest
 from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Reading, Start
 from kraftlog.chaos.soak import limits
-from kraftlog.chaos.soak.judge import Judge
+from kraftlog.chaos.soak.bounds_checker import BoundsChecker
 from kraftlog.chaos.soak.limits import MEBIBYTE, WAL_BYTES_MAX, measures, start_measure, wal_bytes_max
 from kraftlog.chaos.soak.samples import FileKind, Sample, Written
 from tests.kraftlog.chaos.soak.samples import ONE, process, sample
@@ -53,17 +53,17 @@ def test_every_measure_of_a_sample_is_tried_here() -> None:
 @pytest.mark.parametrize("name", AT_THE_BOUND)
 def test_what_is_at_its_bound_is_accepted(name: str) -> None:
     assert broken(AT_THE_BOUND[name]) == []
-    judge = Judge(RATE)
-    judge.see_samples([AT_THE_BOUND[name]], [])
-    assert judge.violations() == []
+    checker = BoundsChecker(RATE)
+    checker.see_samples([AT_THE_BOUND[name]], [])
+    assert checker.violations() == []
 
 
 @pytest.mark.parametrize("name", BEYOND)
 def test_what_is_beyond_its_bound_is_rejected(name: str) -> None:
     assert broken(BEYOND[name]) == [name]
-    judge = Judge(RATE)
-    judge.see_samples([BEYOND[name]], [])
-    (story,) = judge.violations()
+    checker = BoundsChecker(RATE)
+    checker.see_samples([BEYOND[name]], [])
+    (story,) = checker.violations()
     assert story.startswith(f"{name}: node 1 had ")
 
 
@@ -126,22 +126,22 @@ def test_no_reader_may_hold_more_than_the_stop() -> None:
 def test_a_reader_that_held_too_much_is_told_of() -> None:
     """It began at 0, 10 MiB were written since, and 74 MiB are the bound."""
     for size, wrong in ((74 * MEBIBYTE, 0), (74 * MEBIBYTE + 1, 1)):
-        judge = Judge(RATE)
+        checker = BoundsChecker(RATE)
         for at_seconds in range(3):
             found = sample(
                 {FileKind.WAL: size if at_seconds == 2 else 0},
                 at_seconds=at_seconds,
                 process=process(written_bytes=at_seconds * 5 * MEBIBYTE),
             )
-            judge.see_samples([found], [Reading(ONE, 0.0)])
-        assert len(judge.violations()) == wrong
+            checker.see_samples([found], [Reading(ONE, 0.0)])
+        assert len(checker.violations()) == wrong
 
 
 def test_another_node_s_reader_is_no_excuse() -> None:
-    judge = Judge(RATE)
+    checker = BoundsChecker(RATE)
     found = sample({FileKind.WAL: WAL_BYTES_MAX + 1}, at_seconds=9.0, process=process(written_bytes=MEBIBYTE))
-    judge.see_samples([found], [Reading(NodeId(2), 0.0)])
-    assert len(judge.violations()) == 1
+    checker.see_samples([found], [Reading(NodeId(2), 0.0)])
+    assert len(checker.violations()) == 1
 
 
 def test_what_is_written_goes_on_in_the_next_process() -> None:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kraftlog.chaos.soak.judge import Point
+from kraftlog.chaos.soak.bounds_checker import Point
 from kraftlog.chaos.soak.plot import COLOURS, HEIGHT, PANEL_HEIGHT, TOP, WIDTH, blocks, panels, svg
 from kraftlog.chaos.soak.samples import FileKind
 

@@ -131,7 +131,7 @@ def test_what_is_looked_at_in_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch)
     turns = []
     while not deletion.is_found:
         before = deletion._comparisons
-        turns.append(deletion.take())
+        turns.append(deletion.next_page())
         assert deletion._comparisons - before <= 4 + 1
     assert [records == [] for records in turns] == [True, True, False]
     assert [len(answer.deleted) for answer in response.filters] == [5, 5, 0]
@@ -139,17 +139,17 @@ def test_what_is_looked_at_in_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_page_is_given_until_it_is_appended() -> None:
     deletion = AclDeletion(committed(*many(3)), DeleteAclsRequest(filters=[AclFilter()]), DeleteAclsResponse())
-    first = deletion.take()
+    first = deletion.next_page()
     assert first is not None and len(first) == 3
-    assert deletion.take() == first
+    assert deletion.next_page() == first
     deletion.appended()
-    assert deletion.take() is None
+    assert deletion.next_page() is None
 
 
 def test_a_deletion_that_finds_nothing_ends() -> None:
     response = DeleteAclsResponse()
     deletion = AclDeletion(committed(), DeleteAclsRequest(filters=[AclFilter()]), response)
-    assert deletion.take() is None
+    assert deletion.next_page() is None
     assert [list(answer.deleted) for answer in response.filters] == [[]]
 
 

@@ -77,10 +77,10 @@ def deletion_of(state: Metadata, *filters: AclFilter) -> tuple[list[MetadataReco
     """The result of a deletion, however many turns it takes."""
     response = DeleteAclsResponse()
     deletion = AclDeletion(state, DeleteAclsRequest(filters=filters), response)
-    records = deletion.take()
+    records = deletion.next_page()
     while not deletion.is_found:
         assert records == []
-        records = deletion.take()
+        records = deletion.next_page()
     return records or [], response
 
 

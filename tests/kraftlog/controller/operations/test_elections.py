@@ -47,7 +47,7 @@ def run_everywhere(
     response = ElectLeadersResponse()
     pages = ElectionPages(state, ElectLeadersRequest(election_type=kind), response)
     found = []
-    while (records := pages.take()) is not None:
+    while (records := pages.next_page()) is not None:
         if records:
             found.append(records)
             pages.appended()
@@ -215,10 +215,10 @@ def test_ct12_a_page_that_the_log_did_not_take_is_decided_anew_and_answered_once
     state = a_cluster(a_partition((1, 2), (2, 1)), a_partition((1, 2), (2, 1), partition_id=1))
     response = ElectLeadersResponse()
     pages = ElectionPages(state, ElectLeadersRequest(election_type=PREFERRED), response)
-    assert leaders(pages.take() or []) == {0: 1, 1: 1}
+    assert leaders(pages.next_page() or []) == {0: 1, 1: 1}
     assert list(response.partitions) == []
     state.append([MetadataRecord(partition=a_partition((1, 2), (2,), partition_id=1))])  # broker 1 falls behind there
-    assert leaders(pages.take() or []) == {0: 1}
+    assert leaders(pages.next_page() or []) == {0: 1}
     pages.appended()
     answers = [(answer.partition_id, answer.error_code) for answer in response.partitions]
     assert answers == [(0, 0), (1, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]

@@ -6,7 +6,7 @@ import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import controlled_shutdown_record, fence_record, unfence_record
-from kraftlog.controller.operations.heartbeats import Heartbeat, Transition, broker_heartbeat, carried_out
+from kraftlog.controller.operations.heartbeats import Heartbeat, Transition, broker_heartbeat, executed
 from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats, BrokerState, state_of
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse, LogDirSpace
 from tests.statemachine.builders import an_id, broker, heartbeat, partition, topic
@@ -151,7 +151,7 @@ def test_ct30_a_fenced_broker_has_no_session_until_it_is_unfenced() -> None:
     found = broker_heartbeat(state, heartbeats, request, 100)
     assert found.transition is UNFENCE
     assert heartbeats.last_contact_ms(1) is None
-    carried_out(heartbeats, request, found.transition, 50, 101)
+    executed(heartbeats, request, found.transition, 50, 101)
     assert heartbeats.last_contact_ms(1) == 101
     assert heartbeats.active_metadata_offsets()[1] == 42
 
@@ -162,14 +162,14 @@ def test_a_session_ends_when_the_fence_is_appended_and_not_before() -> None:
     request = heartbeat(1, EPOCH, 42, want_fence=True)
     found = broker_heartbeat(state, heartbeats, request, 100)
     assert heartbeats.has_session(1, 101)  # if the append fails, its silence is still found
-    carried_out(heartbeats, request, found.transition, 50, 101)
+    executed(heartbeats, request, found.transition, 50, 101)
     assert not heartbeats.has_session(1, 101)
 
 
 def test_a_transition_of_none_changes_no_session() -> None:
     state = cluster()
     heartbeats = Sessions(state)
-    carried_out(heartbeats, heartbeat(1, EPOCH, 42), NONE, 50, 101)
+    executed(heartbeats, heartbeat(1, EPOCH, 42), NONE, 50, 101)
     assert heartbeats.last_contact_ms(1) == 0
 
 
@@ -185,7 +185,7 @@ def test_a_broker_lives_from_its_registration_to_its_end() -> None:
         assert registration is not None
         if found.transition is not NONE:
             state.append([records[found.transition](registration, state.metadata_version)])
-            carried_out(heartbeats, request, found.transition, state.end_offset, 100)
+            executed(heartbeats, request, found.transition, state.end_offset, 100)
         return found
 
     def broker_state() -> BrokerState:

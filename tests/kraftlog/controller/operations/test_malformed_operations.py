@@ -59,7 +59,7 @@ def _decoded(data: bytes) -> Operation | None:
         return None
 
 
-async def _carry_out(path: Path, operations: list[Operation]) -> None:
+async def _execute(path: Path, operations: list[Operation]) -> None:
     async with memory_bench(path) as bench:  # it asserts that everything written could be applied
         bench.log.lead()
         await bench.lead()
@@ -101,14 +101,14 @@ def _in_a_new_database(story: Callable[[Path], Awaitable[None]]) -> None:
 def test_operations_with_anything_in_them_are_answered_and_write_what_can_be_applied(
     operations: list[Operation],
 ) -> None:
-    _in_a_new_database(lambda path: _carry_out(path, operations))
+    _in_a_new_database(lambda path: _execute(path, operations))
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(mangled(OPERATIONS.map(lambda operation: operation.SerializeToString())), min_size=1, max_size=12))
 def test_operations_of_mangled_bytes_are_answered_and_write_what_can_be_applied(mangled_bytes: list[bytes]) -> None:
     operations = [operation for data in mangled_bytes if (operation := _decoded(data)) is not None]
-    _in_a_new_database(lambda path: _carry_out(path, operations))
+    _in_a_new_database(lambda path: _execute(path, operations))
 
 
 READS: dict[type[Message], Callable[[AdminServicer], Callable[[Any, Any], Awaitable[Any]]]] = {

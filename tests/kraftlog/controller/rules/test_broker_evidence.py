@@ -41,12 +41,12 @@ class Bench:
     asked_at_ms: list[float] = field(default_factory=list)
 
     def beat(self, stream: int = 1, broker_id: int = 5, epoch: int = EPOCH, at: Sequence[Endpoint] = (INNER,)) -> None:
-        self.carry_out(self.evidence.heartbeat(stream, broker_id, epoch, tuple(at), self.now_ms))
+        self.execute(self.evidence.heartbeat(stream, broker_id, epoch, tuple(at), self.now_ms))
 
     def end(self, stream: int = 1, *, by_peer: bool = True) -> None:
-        self.carry_out(self.evidence.stream_ended(stream, self.now_ms, by_peer=by_peer))
+        self.execute(self.evidence.stream_ended(stream, self.now_ms, by_peer=by_peer))
 
-    def carry_out(self, probe: Probe | None) -> None:
+    def execute(self, probe: Probe | None) -> None:
         """Until nothing more is to be asked."""
         while probe is not None:
             probe = self.one(probe)

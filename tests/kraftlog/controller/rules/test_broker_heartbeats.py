@@ -156,7 +156,7 @@ def test_ct30_stale_brokers_go_one_at_a_time_the_oldest_first() -> None:
 def test_ct30_a_fenced_broker_has_no_session() -> None:
     heartbeats = BrokerHeartbeats(9_000)
     heartbeats.touch(1, 10, 0)
-    heartbeats.forget(1)
+    heartbeats.remove(1)
     assert heartbeats.last_contact_ms(1) is None
     assert heartbeats.controlled_shutdown_offset(1) is None
     assert not heartbeats.has_session(1, 0)
@@ -166,9 +166,9 @@ def test_ct30_a_fenced_broker_has_no_session() -> None:
 def test_ct30_only_a_session_that_timed_out_is_counted() -> None:
     heartbeats = BrokerHeartbeats(9_000)
     heartbeats.touch(1, 10, 0)
-    heartbeats.forget(1)
+    heartbeats.remove(1)
     heartbeats.expire(1)
-    heartbeats.forget(2)
+    heartbeats.remove(2)
     assert heartbeats.timeouts == 0
 
 
@@ -184,7 +184,7 @@ def test_where_a_controlled_shutdown_began_is_remembered_once() -> None:
 def test_a_controlled_shutdown_that_a_fence_has_overtaken_begins_no_session() -> None:
     heartbeats = BrokerHeartbeats(9_000)
     heartbeats.touch(1, 10, 0)
-    heartbeats.forget(1)
+    heartbeats.remove(1)
     heartbeats.begin_controlled_shutdown(1, 20)
     assert heartbeats.controlled_shutdown_offset(1) is None and heartbeats.next_deadline_ms is None
 
@@ -200,7 +200,7 @@ def test_the_slowest_active_broker_counts() -> None:
     assert heartbeats.lowest_active_metadata_offset() == 20
     heartbeats.touch(2, 35, 1)
     assert heartbeats.lowest_active_metadata_offset() == 30
-    heartbeats.forget(3)
+    heartbeats.remove(3)
     heartbeats.begin_controlled_shutdown(2, 50)
     assert heartbeats.active_metadata_offsets() == {}
     assert heartbeats.lowest_active_metadata_offset() is None
@@ -272,7 +272,7 @@ def test_sessions_are_what_a_naive_model_says(steps: list[tuple[str, int, int, i
             heartbeats.touch(broker_id, offset, now_ms)
             naive.touch(broker_id, offset, now_ms, count)
         elif action == "forget":
-            heartbeats.forget(broker_id)
+            heartbeats.remove(broker_id)
             naive.forget(broker_id)
         elif action == "shut down":
             heartbeats.begin_controlled_shutdown(broker_id, offset)

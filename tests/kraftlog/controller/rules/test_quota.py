@@ -21,7 +21,7 @@ def charge(quotas: MutationQuotas, client_id: str, mutations: int, stored: Mutat
     owed = quotas.charge_of(client_id, NOW, lambda: stored)
     if owed is not None:
         owed(mutations)
-        owed.settle()
+        owed.charge()
 
 
 def spend(bucket: MutationQuota, now_ms: int, mutations: int) -> None:
@@ -146,7 +146,7 @@ def test_what_is_stored_comes_before_the_setting_and_is_looked_up_once() -> None
         owed = quotas.charge_of("a", NOW, look_up)
         assert owed is not None
         owed(4)
-        owed.settle()
+        owed.charge()
     refused = quotas.charge_of("a", NOW, look_up)
     assert refused is not None
     with pytest.raises(ApiError, match="a quota"):

@@ -24,24 +24,24 @@ class ModelSession:
     order: list[int] = field(default_factory=list)
     """The numbers of its partitions."""
     offsets: dict[int, int] = field(default_factory=dict)
-    told: dict[int, tuple[int, int]] = field(default_factory=dict)
+    record_sent: dict[int, tuple[int, int]] = field(default_factory=dict)
     """High watermark and log start as the reader knows them."""
 
-    def tell(self, results: dict[int, Read]) -> list[int]:
+    def commit(self, results: dict[int, Read]) -> list[int]:
         """The partitions that the answer has."""
-        news = []
+        changed = []
         for number, read in results.items():
             if number not in self.offsets:
                 continue  # forgotten since, by a request that closed the session
             at = (read.high_watermark, read.log_start_offset)
-            if read.records or read.error or read.diverging or self.told.get(number, (-1, -1)) != at:
-                news.append(number)
-        for number in news:
+            if read.records or read.error or read.diverging or self.record_sent.get(number, (-1, -1)) != at:
+                changed.append(number)
+        for number in changed:
             read = results[number]
-            self.told[number] = (-1 if read.error else read.high_watermark, read.log_start_offset)
-        gave = [number for number in news if results[number].records]
+            self.record_sent[number] = (-1 if read.error else read.high_watermark, read.log_start_offset)
+        gave = [number for number in changed if results[number].records]
         self.order = [number for number in self.order if number not in gave] + gave
-        return news
+        return changed
 
     def ask(self, asked: dict[int, int], forgotten: list[int]) -> None:
         """Take the changes of a request."""
@@ -50,7 +50,7 @@ class ModelSession:
         for number in forgotten:
             if self.offsets.pop(number, None) is not None:
                 self.order.remove(number)
-            self.told.pop(number, None)
+            self.record_sent.pop(number, None)
 
     @property
     def is_old(self) -> bool:

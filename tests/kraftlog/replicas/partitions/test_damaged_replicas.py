@@ -83,7 +83,7 @@ def leading(tmp_path: Path) -> BrokerWorld:
     return world
 
 
-def rot(files: MemoryFileSystem) -> None:
+def corrupt(files: MemoryFileSystem) -> None:
     """Another magic in the first batch's header, on the disk."""
     files.damage(FIRST, 16, b"\7")
 
@@ -102,7 +102,7 @@ def is_damaged(world: BrokerWorld) -> bool:
 
 def test_a_leader_whose_log_is_damaged_says_that_it_is_in_no_directory(tmp_path: Path) -> None:
     world = leading(tmp_path)
-    rot(world.files)
+    corrupt(world.files)
     world.read((0, 0))
     world.partitions.check_logs()
     assert is_damaged(world)
@@ -118,7 +118,7 @@ def test_the_only_copy_stands_down_and_goes_on_when_it_is_elected_uncleanly(tmp_
     for _ in range(3):
         world.send((0, batch(1)), acks=1)
         world.runtime.run()
-    rot(world.files)
+    corrupt(world.files)
     world.read((0, 0))
     world.partitions.check_logs()
     assert is_damaged(world)
@@ -148,7 +148,7 @@ def test_the_only_copy_is_as_it_was_when_its_segment_is_put_back(tmp_path: Path)
         world.send((0, batch(1)), acks=1)
         world.runtime.run()
     right = read_whole(world.files, FIRST)
-    rot(world.files)
+    corrupt(world.files)
     world.read((0, 0))
     assert is_damaged(world)
     world.files.rename(FIRST + ".damaged", FIRST)
@@ -160,7 +160,7 @@ def test_the_only_copy_is_as_it_was_when_its_segment_is_put_back(tmp_path: Path)
 
 def test_what_was_found_while_it_ran_is_copied_anew_by_the_next_start_only(tmp_path: Path) -> None:
     world = leading(tmp_path)
-    rot(world.files)
+    corrupt(world.files)
     world.read((0, 0))
     world.partitions.check_logs()
     out_of_it = replicas(on=OTHERS, isr=[2, 3], leader=2, epoch=1, directory=LOST_DIRECTORY)
@@ -178,7 +178,7 @@ def test_what_was_found_while_it_ran_is_copied_anew_by_the_next_start_only(tmp_p
 def test_it_follows_as_soon_as_others_are_in_sync_without_it(tmp_path: Path) -> None:
     world = leading(tmp_path)
     world.files.end_process()
-    rot(world.files)
+    corrupt(world.files)
     again = started_again(tmp_path, world, replicas(on=OTHERS, isr=[ME, 2], leader=2, epoch=1))
     again.partitions._followers = followed = Followed()
     assert is_damaged(again)
@@ -206,7 +206,7 @@ def test_one_damaged_copy_is_kept_and_not_more(tmp_path: Path) -> None:
     out_of_it = replicas(on=OTHERS, isr=[2, 3], leader=2, epoch=1)
     for _ in range(3):
         world.files.end_process()
-        rot(world.files)
+        corrupt(world.files)
         world = started_again(tmp_path, world, out_of_it)
         assert not is_damaged(world)
         log = world.replica().online_log()

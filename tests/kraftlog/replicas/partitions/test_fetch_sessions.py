@@ -8,7 +8,7 @@ import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.kafka.notation import ZERO_UUID
-from kraftlog.replicas.partitions.fetch_contexts import FetchContext, FetchIntent, Told, fetch_context
+from kraftlog.replicas.partitions.fetch_contexts import FetchContext, FetchIntent, SessionResponse, fetch_context
 from kraftlog.replicas.partitions.fetch_sessions import (
     EPOCH_MAX,
     EVICTABLE_AFTER_MS,
@@ -53,13 +53,13 @@ def begin(
 
 def tell(
     context: FetchContext | ErrorCode, reads: Mapping[int, Read], default: Read = EMPTY, now_ms: float = 0
-) -> Told:
+) -> SessionResponse:
     """The answer, if these are the results."""
     assert not isinstance(context, ErrorCode)
-    return context.tell([(key, reads.get(key.number, default)) for key in context.wanted], now_ms)
+    return context.commit([(key, reads.get(key.number, default)) for key in context.wanted], now_ms)
 
 
-def told_numbers(told: Told) -> list[int]:
+def told_numbers(told: SessionResponse) -> list[int]:
     assert told.error is ErrorCode.NONE
     return [key.number for key, _ in told.results]
 
@@ -100,12 +100,12 @@ def test_db90_news_are_exactly_six_fields() -> None:
     assert told_numbers(tell(begin(sessions, 1, 1), {0: elsewhere})) == [0]
     assert told_numbers(tell(begin(sessions, 1, 2), {0: elsewhere})) == [0]
     assert told_numbers(tell(begin(sessions, 1, 3), {0: EMPTY._replace(last_stable_offset=9, aborted=())})) == []
-    news = {
+    changed = {
         "error": ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, ""), "high_watermark": 11, "log_start_offset": 1,
         "diverging": EpochEnd(1, 5), "records": b"records", "preferred_replica": 3,
     }  # fmt: skip
-    assert {*Read._fields} - {*news} == {"last_stable_offset", "aborted"}
-    for field, value in news.items():
+    assert {*Read._fields} - {*changed} == {"last_stable_offset", "aborted"}
+    for field, value in changed.items():
         sessions = cache()
         tell(begin(sessions, 0, 0, [0]), {})
         assert told_numbers(tell(begin(sessions, 1, 1), {0: EMPTY._replace(**{field: value})})) == [0], field
@@ -170,7 +170,7 @@ def test_db90_a_request_that_waits_while_the_sessions_next_one_comes_is_refused(
     tell(begin(sessions, 0, 0, [0]), {})
     waiting = begin(sessions, 1, 1)
     next_one = begin(sessions, 1, 2)
-    assert tell(waiting, {0: RECORDS}) == Told(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 1, ())
+    assert tell(waiting, {0: RECORDS}) == SessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 1, ())
     assert told_numbers(tell(next_one, {0: RECORDS})) == [0]
 
 
@@ -187,7 +187,7 @@ def test_db90_a_full_request_closes_the_session_that_it_names() -> None:
 def test_db90_a_session_that_forgets_all_partitions_is_closed() -> None:
     sessions = cache()
     tell(begin(sessions, 0, 0, [0, 1]), {})
-    assert tell(begin(sessions, 1, 1, [], [0, 1]), {}) == Told(ErrorCode.NONE, 0, [])
+    assert tell(begin(sessions, 1, 1, [], [0, 1]), {}) == SessionResponse(ErrorCode.NONE, 0, [])
     assert len(sessions) == sessions.partition_count == 0
 
 
@@ -196,12 +196,12 @@ def test_a_reader_that_is_throttled_is_told_nothing_and_its_session_does_not_kno
     tell(begin(sessions, 0, 0, [0]), {})
     context = begin(sessions, 1, 1)
     assert not isinstance(context, ErrorCode)
-    assert [key.number for key, _ in context.news([(part(0), RECORDS)])] == [0]
-    assert context.tell_nothing() == Told(ErrorCode.NONE, 1, ())
+    assert [key.number for key, _ in context.changed([(part(0), RECORDS)])] == [0]
+    assert context.empty_response() == SessionResponse(ErrorCode.NONE, 1, ())
     assert told_numbers(tell(begin(sessions, 1, 2), {0: Read(None, 11, 11, 0)})) == [0]
     throttled = begin(sessions, 0, 0, [0])
     assert not isinstance(throttled, ErrorCode)
-    assert throttled.tell_nothing() == Told(ErrorCode.NONE, 0, ())
+    assert throttled.empty_response() == SessionResponse(ErrorCode.NONE, 0, ())
     assert len(sessions) == 1
 
 

@@ -11,8 +11,8 @@ import pytest
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from kraftlog.replicas.partitions.leader_throttle import LeaderThrottle
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
-from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from tests.kraftlog.broker.broker_world import ME, registration
 from tests.kraftlog.replicas.partitions.test_followed import LeaderWorld
@@ -34,7 +34,7 @@ class RackWorld(LeaderWorld):
     def __init__(self, directory: Path, isr: tuple[int, ...] = (1, 2)) -> None:
         super().__init__(directory, isr, flushes=False)
         self.commit(in_rack(1, "a"), in_rack(2, "b"), in_rack(3, "b"))
-        choice, throttle = RackAwareChoice(ME, self.cluster), SentToFollowers(self.configs, self.runtime.now_ms)
+        choice, throttle = RackAwareChoice(ME, self.cluster), LeaderThrottle(self.configs, self.runtime.now_ms)
         self.fetch = FetchApi(replace(self.services, choice=choice, throttle=throttle))
 
     def consume(self, offset: int, rack: str, leader_epoch: int = -1) -> PartitionData:

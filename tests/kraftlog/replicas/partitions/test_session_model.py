@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.kafka.notation import ZERO_UUID
-from kraftlog.replicas.partitions.fetch_contexts import FetchContext, FetchIntent, Told, fetch_context
+from kraftlog.replicas.partitions.fetch_contexts import FetchContext, FetchIntent, SessionResponse, fetch_context
 from kraftlog.replicas.partitions.fetch_sessions import FetchPosition, FetchSessionCache, PartitionKey
 from kraftlog.replicas.partitions.reading import Read
 from kraftlog.storage.leader_epochs import EpochEnd
@@ -68,9 +68,9 @@ class Readers(RuleBasedStateMachine):
         intent = FetchIntent(session_id, epoch, positions, [key(one) for one in forgotten], False, is_follower)
         return fetch_context(self.real, intent, self.now_ms)
 
-    def _answer(self, context: FetchContext, data: st.DataObject) -> tuple[dict[int, Read], Told]:
+    def _answer(self, context: FetchContext, data: st.DataObject) -> tuple[dict[int, Read], SessionResponse]:
         results = {one.number: data.draw(READS) for one in context.wanted}
-        return results, context.tell([(key(number), read) for number, read in results.items()], self.now_ms)
+        return results, context.commit([(key(number), read) for number, read in results.items()], self.now_ms)
 
     @rule(passed_ms=st.sampled_from([1, 60_000, 120_000, 120_001]), are_used=st.booleans())
     def time_passes(self, passed_ms: int, are_used: bool) -> None:
@@ -82,7 +82,7 @@ class Readers(RuleBasedStateMachine):
             session.epoch += 1
 
     @rule(
-        data=st.data(), named=st.sampled_from([0, 0, 0, 1, 2, 3]), asked=ALL, is_follower=st.booleans(),
+        data=st.data(), named=st.sampled_from([0, 0, 0, 1, 2, 3]), requested=ALL, is_follower=st.booleans(),
         is_last=st.sampled_from([False, False, False, True]),
     )  # fmt: skip
     def read_all(
@@ -101,11 +101,13 @@ class Readers(RuleBasedStateMachine):
         assert told.session_id == self.made
         session = ModelSession(self.made, is_follower, self.now_ms, self.now_ms, 0)
         session.ask(asked, [])
-        session.tell(results)
+        session.commit(results)
         session.order = list(asked)
         self.model.add(session)
 
-    @rule(data=st.data(), asked=FEW, forgotten=st.lists(NUMBERS, max_size=3), is_wrong=st.sampled_from([0, 0, 0, 1]))
+    @rule(
+        data=st.data(), requested=FEW, forgotten=st.lists(NUMBERS, max_size=3), is_wrong=st.sampled_from([0, 0, 0, 1])
+    )
     @precondition(lambda self: self.model.sessions)
     def read_on(self, data: st.DataObject, asked: dict[int, int], forgotten: list[int], is_wrong: int) -> None:
         session = data.draw(st.sampled_from(self.model.sessions))
@@ -132,7 +134,7 @@ class Readers(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, is_throttled: bool) -> None:
         waiting = self.waiting.pop(data.draw(st.integers(0, len(self.waiting) - 1)))
         if is_throttled:
-            results, told = {}, waiting.context.tell_nothing()
+            results, told = {}, waiting.context.empty_response()
         else:
             results, told = self._answer(waiting.context, data)
         assert told.session_id == waiting.session.session_id
@@ -140,7 +142,7 @@ class Readers(RuleBasedStateMachine):
             assert (told.error, told.results) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ())
             return
         assert told.error is ErrorCode.NONE
-        assert [one.number for one, _ in told.results] == waiting.session.tell(results)
+        assert [one.number for one, _ in told.results] == waiting.session.commit(results)
 
     @rule(session_id=st.integers(-1, 4))
     def read_on_without_a_session(self, session_id: int) -> None:

@@ -190,14 +190,14 @@ class Commands:
 
     async def run(self, line: str) -> list[str]:
         """Run one command; returns its lines."""
-        for pattern, carry_out in self._commands:
+        for pattern, execute in self._commands:
             found = re.fullmatch(pattern, line)
             if found is None:
                 continue
             before = structlog.get_config()["processors"]
             structlog.configure(processors=[self._logged])
             try:
-                carry_out(*found.groups())
+                execute(*found.groups())
                 if self._known is not None:
                     self._stage.runtime.run()
                     self._stage.show_changes()

@@ -11,7 +11,7 @@ from kraftbase.errors import ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.kafka.messages.fetch import PartitionData
-from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
+from kraftlog.replicas.partitions.leader_throttle import LeaderThrottle
 from kraftlog.replicas.replication.throttle import ThrottledReplicas
 from kraftlog.storage.config import PartitionLogConfig
 from tests.kraftlog.broker.broker_world import LAG_MAX_MS, replicas
@@ -83,8 +83,8 @@ class AllThrottled:
 
 def test_a_throttled_follower_that_claims_more_than_there_is_is_refused_and_does_not_join(tmp_path: Path) -> None:
     world = LeaderWorld(tmp_path, (1, 2), flushes=False)
-    throttle = SentToFollowers(AllThrottled(), world.runtime.now_ms)
-    throttle.sent(world.replica(), 1_000_000)
+    throttle = LeaderThrottle(AllThrottled(), world.runtime.now_ms)
+    throttle.record(world.replica(), 1_000_000)
     world.fetch = FetchApi(replace(world.services, throttle=throttle))
     world.send((0, batch(1)))
     world.follow(2, 1)

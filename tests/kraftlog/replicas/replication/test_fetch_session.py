@@ -84,8 +84,8 @@ def test_a_position_that_the_leader_has_is_not_named_again() -> None:
 
 def test_what_is_forgotten_is_named_so_once() -> None:
     session = begun(ONE, TWO)
-    session.forget(TWO)
-    session.forget(OTHER)
+    session.remove(TWO)
+    session.remove(OTHER)
     request = session.next_request()
     assert (named(request), forgotten(request)) == ({}, {TWO})
     assert session.asked(TWO) is None
@@ -95,7 +95,7 @@ def test_what_is_forgotten_is_named_so_once() -> None:
 
 def test_what_is_forgotten_and_wanted_again_stays() -> None:
     session = begun(ONE, TWO)
-    session.forget(TWO)
+    session.remove(TWO)
     session.want(TWO, position(TWO, 9, epoch=2))
     request = session.next_request()
     assert (named(request), forgotten(request)) == ({TWO: 9}, set())
@@ -137,7 +137,7 @@ def test_after_a_request_without_an_answer_a_new_one_begins() -> None:
 
 def test_what_was_told_and_not_used_is_asked_for_by_a_new_session() -> None:
     session = begun(ONE)
-    session.begin_anew()
+    session.reset()
     assert session.next_request().epoch == 0
     assert not session.answered(response(ONE))
     assert session.next_request().epoch == 1
@@ -178,7 +178,7 @@ def test_both_ends_agree_on_what_is_fetched_whatever_happens(seed: int) -> None:
     for _ in range(200):
         for key in random.sample(keys, random.randrange(4)):
             if random.random() < 0.3:
-                follower.forget(key)
+                follower.remove(key)
                 wanted.pop(key, None)
             else:
                 wanted[key] = random.randrange(5)
@@ -186,7 +186,7 @@ def test_both_ends_agree_on_what_is_fetched_whatever_happens(seed: int) -> None:
         if not wanted:
             continue
         if random.random() < 0.05:
-            follower.begin_anew()
+            follower.reset()
         request = follower.next_request()
         if random.random() < 0.1:
             follower.lost()  # before the leader has seen it
@@ -197,7 +197,7 @@ def test_both_ends_agree_on_what_is_fetched_whatever_happens(seed: int) -> None:
             continue
         read = {PartitionKey(key.topic_id, key.number): at.offset for key, at in context.wanted.items()}
         assert read == wanted
-        told = context.tell([(key, Read(None, 1, 1, 0)) for key in context.wanted], 0.0)
+        told = context.commit([(key, Read(None, 1, 1, 0)) for key in context.wanted], 0.0)
         if random.random() < 0.1:
             follower.lost()  # after the leader has answered
         elif random.random() < 0.05:
@@ -212,7 +212,7 @@ def _intent(request: SessionRequest) -> FetchIntent:
     return FetchIntent(
         session_id=request.session_id,
         epoch=request.epoch,
-        asked={
+        requested={
             LeadersKey("", topic.topic_id, one.partition): FetchPosition(one.fetch_offset, one.partition_max_bytes)
             for topic in request.topics
             for one in topic.partitions

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.sim.broker_log.byte_client import ByteClient
+from kraftlog.sim.broker_log.checkers.rules import ANSWERS
 from kraftlog.sim.broker_log.definition import BROKER_LOG
-from kraftlog.sim.broker_log.judges.rules import ANSWERS
 from kraftlog.sim.broker_log.marks import REQUIRED
 from kraftlog.sim.broker_log.zoo import connection_bugs
 from kraftlog.sim.engine.mutation import Mutation, bugs_of

@@ -9,6 +9,7 @@ import pytest
 
 from kraftbase.files.files import join, read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.sim.broker_log.checkers.rules import AS_IT_WAS
 from kraftlog.sim.broker_log.file_damage import (
     CHECKPOINT_OLDER,
     DAMAGES,
@@ -19,7 +20,6 @@ from kraftlog.sim.broker_log.file_damage import (
     FileDamage,
     FilesToDamage,
 )
-from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_directory import LogDirectory

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.kafka.record_values import ControlType
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
-from kraftlog.sim.broker_log.judges.rules import DECIDED
-from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.rules import DECIDED
+from kraftlog.sim.broker_log.checkers.transactions import StableView, check_last_stable
 from kraftlog.sim.broker_log.transactions import Transactions
 from kraftlog.sim.engine.violation import Violation
 

@@ -69,7 +69,7 @@ def test_a_fault_of_the_simulator_itself_is_an_outcome(monkeypatch: pytest.Monke
     def fail(world: ToyWorld) -> None:
         raise LookupError("a bug of a judge")
 
-    monkeypatch.setattr(ToyWorld, "judge", fail)
+    monkeypatch.setattr(ToyWorld, "check", fail)
     assert "the simulator failed: LookupError('a bug of a judge')" in (TOY.run_seed(1).violation or "")
 
 

@@ -101,10 +101,10 @@ class ToyWorld(EventWorld):
             self.promised[number] = counter.value
             self.marks.hit("counted up")
             self.note(f"counter {number} is at {counter.value}")
-        self.judge()
+        self.check()
         self.event_queue.after(MICROSECONDS_PER_SECOND, self.act)
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Raises Violation."""
         for counter, promised in zip(self.counters, self.promised, strict=True):
             self.checks += 1

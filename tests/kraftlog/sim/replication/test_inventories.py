@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlog.sim.replication.judges.inventories import differences
+from kraftlog.sim.replication.checkers.inventories import differences
 
 
 def test_an_inventory_has_the_logs_that_are_there() -> None:

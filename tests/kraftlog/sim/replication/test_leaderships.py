@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.replication.judges.leaderships import HeardLeaderships
+from kraftlog.sim.replication.checkers.leaderships import HeardLeaderships
 
 A, B = (b"a", 0), (b"a", 1)
 

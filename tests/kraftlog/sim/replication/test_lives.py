@@ -12,7 +12,7 @@ from kraftbase.files.files import write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.replication.judges.lives import Directory, Lives
+from kraftlog.sim.replication.checkers.lives import Directory, Lives
 from kraftlog.storage.formats.names import CLEAN_SHUTDOWN_NAME
 from kraftlog.storage.registered_epoch import note_registration
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, RegisterBrokerRequest

@@ -8,8 +8,8 @@ import pytest
 
 from kraftbase.types import NodeId
 from kraftlog.chaos.soak.brokers import limits
+from kraftlog.chaos.soak.brokers.bounds_checker import BrokersBoundsChecker
 from kraftlog.chaos.soak.brokers.disturbances import PASSING_PARTITIONS
-from kraftlog.chaos.soak.brokers.judge import BrokersJudge
 from kraftlog.chaos.soak.brokers.limits import broker_measures, growth_measures, rest_measures
 from kraftlog.chaos.soak.brokers.samples import BrokerSample, Lines
 from kraftlog.chaos.soak.limits import RUNAWAY_BYTES
@@ -74,20 +74,20 @@ def test_every_measure_of_a_sample_is_tried_here(is_steady: bool) -> None:
 @pytest.mark.parametrize("name", [*FAULTY, *STEADY])
 def test_a_bound_holds_at_its_figure_and_not_beyond(name: str) -> None:
     limit, make = {**FAULTY, **STEADY}[name]
-    judge = BrokersJudge(RATE)
-    judge.is_steady = name in STEADY
-    judge.created_topics = CREATED
-    judge.see_brokers([make(limit)])
-    assert judge.violations() == []
-    judge.see_brokers([make(limit + 1)])
-    assert judge.violations() == [f"{name}: 101 had {limit + 1:,.10g} at 7 s; the bound is {limit:,.10g}"]
+    checker = BrokersBoundsChecker(RATE)
+    checker.is_steady = name in STEADY
+    checker.created_topics = CREATED
+    checker.see_brokers([make(limit)])
+    assert checker.violations() == []
+    checker.see_brokers([make(limit + 1)])
+    assert checker.violations() == [f"{name}: 101 had {limit + 1:,.10g} at 7 s; the bound is {limit:,.10g}"]
 
 
 def test_the_bounds_of_nodes_hold_beside_brokers_too() -> None:
-    judge = BrokersJudge(RATE)
+    checker = BrokersBoundsChecker(RATE)
     lines = Lines(limits.FAULTY_LINES_MAX + 1, tracebacks=2)
-    judge.see_nodes([sample({FileKind.DAMAGED: 1}, at_seconds=3.0)], {ONE: lines})
-    assert judge.violations() == [
+    checker.see_nodes([sample({FileKind.DAMAGED: 1}, at_seconds=3.0)], {ONE: lines})
+    assert checker.violations() == [
         "node damaged bytes: 1 had 1 at 3 s; the bound is 0",
         "node tracebacks: 1 had 2 at 3 s; the bound is 0",
         f"node log lines a minute: 1 had {limits.FAULTY_LINES_MAX + 1} at 3 s; the bound is {limits.FAULTY_LINES_MAX}",
@@ -106,12 +106,12 @@ def test_what_grows_from_the_second_to_the_last_quarter_is_noticed(name: str) ->
     quarter = limits.QUARTER_SAMPLES_MIN
     early, allowed, beyond = 1_000, 1_000 + GROWTHS[name], 1_001 + GROWTHS[name]
     for late, stories in ((allowed, 0), (beyond, 1)):
-        judge = BrokersJudge(RATE)
-        judge.is_steady = True
+        checker = BrokersBoundsChecker(RATE)
+        checker.is_steady = True
         for at, value in enumerate([0] * quarter + [early] * 2 * quarter + [late] * quarter):
-            judge.see_brokers([broker_sample(at, process=dataclasses.replace(IDLE, **{name: value}))])
-        judge.end_steady_part(KINDS, 240.0)
-        found = [story for story in judge.violations() if ", growth: 101 had " in story]
+            checker.see_brokers([broker_sample(at, process=dataclasses.replace(IDLE, **{name: value}))])
+        checker.end_steady_part(KINDS, 240.0)
+        found = [story for story in checker.violations() if ", growth: 101 had " in story]
         assert len(found) == stories
 
 
@@ -136,18 +136,18 @@ def test_descriptors_and_threads_return_to_what_they_were(name: str) -> None:
 
 
 def test_rest_is_judged_by_the_newest_sample() -> None:
-    judge = BrokersJudge(RATE)
-    judge.is_steady = True
-    judge.see_brokers([broker_sample(1.0, process=process(descriptors=50))])
-    judge.end_steady_part(KINDS, 2.0)
-    judge.see_brokers([broker_sample(3.0, process=process(descriptors=67))])
-    judge.see_rest(KINDS)
-    assert judge.violations() == ["broker descriptors, at rest: 101 had 67 at 3 s; the bound is 66"]
+    checker = BrokersBoundsChecker(RATE)
+    checker.is_steady = True
+    checker.see_brokers([broker_sample(1.0, process=process(descriptors=50))])
+    checker.end_steady_part(KINDS, 2.0)
+    checker.see_brokers([broker_sample(3.0, process=process(descriptors=67))])
+    checker.see_rest(KINDS)
+    assert checker.violations() == ["broker descriptors, at rest: 101 had 67 at 3 s; the bound is 66"]
 
 
 def test_files_that_run_away_end_the_run() -> None:
-    judge = BrokersJudge(RATE)
-    judge.see_brokers([broker_sample(1.0, log_bytes=RUNAWAY_BYTES)])
-    assert judge.runaway is None
-    judge.see_brokers([broker_sample(2.0, log_bytes=RUNAWAY_BYTES, own_bytes=1)])
-    assert judge.violations()[-1] == "ended early at 2 s: 101 had 1,073,741,825 bytes of files"
+    checker = BrokersBoundsChecker(RATE)
+    checker.see_brokers([broker_sample(1.0, log_bytes=RUNAWAY_BYTES)])
+    assert checker.runaway is None
+    checker.see_brokers([broker_sample(2.0, log_bytes=RUNAWAY_BYTES, own_bytes=1)])
+    assert checker.violations()[-1] == "ended early at 2 s: 101 had 1,073,741,825 bytes of files"

@@ -26,7 +26,7 @@ def step(cluster: Cluster, *happened: Asked | Answered, node_id: int = 1) -> Ste
     return Step(cluster.now_us, cluster.nodes[node_id], "test", asked=asked, answers=answers)
 
 
-def judged(committed: int = 0) -> tuple[Cluster, ServiceAnswers]:
+def checked(committed: int = 0) -> tuple[Cluster, ServiceAnswers]:
     cluster = Cluster()
     cluster.committed = [data_batch(offset) for offset in range(committed)]
     return cluster, ServiceAnswers(cluster)
@@ -41,7 +41,7 @@ def rows(number: int, applied: int, **named: Any) -> Answered:
 
 
 def test_one_answer_each_is_fine_and_so_is_a_refusal() -> None:
-    cluster, invariant = judged(committed=3)
+    cluster, invariant = checked(committed=3)
     invariant.after_step(step(cluster, Asked(1, 1_000), Asked(2, 1_000)))
     invariant.after_step(step(cluster, Answered(2), Answered(1, Offset(3))))
     cluster.now_us = 10 * LATE_US
@@ -50,26 +50,26 @@ def test_one_answer_each_is_fine_and_so_is_a_refusal() -> None:
 
 @pytest.mark.parametrize("before", [[], [Asked(1, 1_000), Answered(1)]])
 def test_a_second_answer_and_one_that_nobody_asked_for_are_not(before: list[Any]) -> None:
-    cluster, invariant = judged()
+    cluster, invariant = checked()
     invariant.after_step(step(cluster, *before))
     with violates(invariant):
         invariant.after_step(step(cluster, Answered(1)))
 
 
 def test_what_is_not_committed_is_not_acknowledged() -> None:
-    cluster, invariant = judged(committed=3)
+    cluster, invariant = checked(committed=3)
     with violates(invariant):
         invariant.after_step(step(cluster, Asked(1, 1_000), Answered(1, Offset(4))))
 
 
 def test_who_may_lose_a_majority_may_have_acknowledged_more() -> None:
-    cluster, invariant = judged()
+    cluster, invariant = checked()
     cluster.faults_may_lose_quorum = True
     invariant.after_step(step(cluster, Asked(1, 1_000), Answered(1, Offset(4))))
 
 
 def test_a_read_sees_what_was_acknowledged_here_before() -> None:
-    cluster, invariant = judged(committed=3)
+    cluster, invariant = checked(committed=3)
     invariant.after_step(step(cluster, read(1), Asked(2, 1_000), Answered(2, Offset(3))))
     invariant.after_step(step(cluster, read(3)))
     invariant.after_step(step(cluster, rows(1, 0)))  # it came before
@@ -79,27 +79,27 @@ def test_a_read_sees_what_was_acknowledged_here_before() -> None:
 
 
 def test_a_new_process_has_acknowledged_nothing_yet() -> None:
-    cluster, invariant = judged(committed=3)
+    cluster, invariant = checked(committed=3)
     invariant.after_step(step(cluster, Asked(1, 1_000), Answered(1, Offset(3))))
     cluster.start(1)
     invariant.after_step(step(cluster, read(1), rows(1, 0)))
 
 
 def test_a_read_sees_what_it_asked_for() -> None:
-    cluster, invariant = judged()
+    cluster, invariant = checked()
     with violates(invariant):
         invariant.after_step(step(cluster, read(1, wanted=2), rows(1, 1)))
 
 
 def test_a_state_machine_that_has_stopped_answers_no_read() -> None:
-    cluster, invariant = judged()
+    cluster, invariant = checked()
     invariant.after_step(step(cluster, read(1), Answered(1, is_fenced=True)))
     with violates(invariant):
         invariant.after_step(step(cluster, read(2), rows(2, 5, is_fenced=True)))
 
 
 def test_nobody_waits_for_ever() -> None:
-    cluster, invariant = judged()
+    cluster, invariant = checked()
     invariant.after_step(step(cluster, Asked(1, 1_000)))
     cluster.now_us = 1_000 + LATE_US
     invariant.at_end()
@@ -110,7 +110,7 @@ def test_nobody_waits_for_ever() -> None:
 
 @pytest.mark.parametrize("why", ["down", "started again", "paused"])
 def test_who_cannot_answer_may_be_waited_for(why: str) -> None:
-    cluster, invariant = judged()
+    cluster, invariant = checked()
     invariant.after_step(step(cluster, Asked(1, 1_000)))
     cluster.now_us = 10 * LATE_US
     if why == "down":

@@ -21,7 +21,7 @@ VOTERS = VoterSet(Voter(key(node_id), endpoint(node_id)) for node_id in (1, 2, 3
 FIRST = Endpoint("first", 1)
 
 
-class Judged:
+class Checked:
     """A cluster and the invariant that looks at it."""
 
     def __init__(self) -> None:
@@ -35,14 +35,14 @@ class Judged:
 
 
 def test_voters_open_epochs_one_after_the_other_and_others_enter_them() -> None:
-    judged = Judged()
-    judged.become(1, Role.CANDIDATE, 1, PersistElectionState(election_state(1, voted_key=key(1))))
-    judged.become(2, Role.UNATTACHED, 1, PersistElectionState(election_state(1, voted_key=key(1))))
-    judged.become(OBSERVER_ID, Role.FOLLOWER, 1, PersistElectionState(election_state(1, leader_id=1)))
-    judged.become(1, Role.LEADER, 1)
-    judged.become(1, Role.RESIGNED, 1)
-    judged.become(1, Role.UNATTACHED, 2)
-    judged.become(3, Role.LEADER, 3)
+    checked = Checked()
+    checked.become(1, Role.CANDIDATE, 1, PersistElectionState(election_state(1, voted_key=key(1))))
+    checked.become(2, Role.UNATTACHED, 1, PersistElectionState(election_state(1, voted_key=key(1))))
+    checked.become(OBSERVER_ID, Role.FOLLOWER, 1, PersistElectionState(election_state(1, leader_id=1)))
+    checked.become(1, Role.LEADER, 1)
+    checked.become(1, Role.RESIGNED, 1)
+    checked.become(1, Role.UNATTACHED, 2)
+    checked.become(3, Role.LEADER, 3)
 
 
 @pytest.mark.parametrize(
@@ -50,26 +50,26 @@ def test_voters_open_epochs_one_after_the_other_and_others_enter_them() -> None:
     [(1, Role.UNATTACHED, 1), (1, Role.FOLLOWER, 1), (1, Role.CANDIDATE, 2), (OBSERVER_ID, Role.CANDIDATE, 1)],
 )
 def test_an_epoch_that_no_voter_opened_is_seen(node_id: int, role: Role, epoch: int) -> None:
-    judged = Judged()
-    with violates(judged.invariant):
-        judged.become(node_id, role, epoch)
+    checked = Checked()
+    with violates(checked.invariant):
+        checked.become(node_id, role, epoch)
 
 
 @pytest.mark.parametrize("voted_key", [key(8), ReplicaKey(NodeId(2), UUID(int=99)), ReplicaKey(NodeId(2))])
 def test_a_vote_for_who_is_no_voter_is_seen(voted_key: ReplicaKey) -> None:
-    judged = Judged()
-    with violates(judged.invariant):
-        judged.become(1, Role.UNATTACHED, 0, PersistElectionState(election_state(0, voted_key=voted_key)))
+    checked = Checked()
+    with violates(checked.invariant):
+        checked.become(1, Role.UNATTACHED, 0, PersistElectionState(election_state(0, voted_key=voted_key)))
 
 
 def test_a_leader_that_is_no_voter_is_seen() -> None:
-    judged = Judged()
-    with violates(judged.invariant):
-        judged.become(1, Role.FOLLOWER, 0, PersistElectionState(election_state(0, leader_id=OBSERVER_ID)))
+    checked = Checked()
+    with violates(checked.invariant):
+        checked.become(1, Role.FOLLOWER, 0, PersistElectionState(election_state(0, leader_id=OBSERVER_ID)))
 
 
 def test_requests_go_to_configured_endpoints_only() -> None:
-    judged = Judged()
-    judged.become(1, Role.FOLLOWER, 0, send(fetch(1, 0), 2), send(fetch(1, 0), 3))
-    with violates(judged.invariant):
-        judged.become(1, Role.FOLLOWER, 0, send(fetch(1, 0), 8))
+    checked = Checked()
+    checked.become(1, Role.FOLLOWER, 0, send(fetch(1, 0), 2), send(fetch(1, 0), 3))
+    with violates(checked.invariant):
+        checked.become(1, Role.FOLLOWER, 0, send(fetch(1, 0), 8))

@@ -9,15 +9,21 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kraftlog.sim.quorum.registers.history import History, Kind, Operation, Outcome
-from kraftlog.sim.quorum.registers.linearizability import Verdict, check_history, check_operations, fits, value_after
+from kraftlog.sim.quorum.registers.linearizability import (
+    CheckResult,
+    check_history,
+    check_operations,
+    fits,
+    value_after,
+)
 from tests.effort import examples
 from tests.kraftlog.sim.quorum.registers.builders import AtomicRegisters
 
 ENOUGH_STEPS = 1_000_000
 
 
-def _verdict(operations: Iterable[Operation]) -> Verdict:
-    return check_operations(operations, ENOUGH_STEPS).verdict
+def _verdict(operations: Iterable[Operation]) -> CheckResult:
+    return check_operations(operations, ENOUGH_STEPS).result
 
 
 def _operation(
@@ -117,12 +123,12 @@ REJECTED = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
-    assert _verdict(ACCEPTED[name]) is Verdict.LINEARIZABLE
+    assert _verdict(ACCEPTED[name]) is CheckResult.LINEARIZABLE
 
 
 @pytest.mark.parametrize("name", REJECTED)
 def test_rejected(name: str) -> None:
-    assert _verdict(REJECTED[name]) is Verdict.NOT_LINEARIZABLE
+    assert _verdict(REJECTED[name]) is CheckResult.NOT_LINEARIZABLE
 
 
 def test_the_story_names_the_operation_without_a_place() -> None:
@@ -134,7 +140,7 @@ def test_the_story_names_the_operation_without_a_place() -> None:
 def test_a_search_that_is_given_up_says_so() -> None:
     history = [_write(f"value-{number}", 1, 50) for number in range(20)] + [_read("nobody", 2, 50)]
     finding = check_operations(history, 1000)
-    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.result is CheckResult.UNDECIDED
     assert "stopped after 1000 steps" in finding.story
 
 
@@ -143,8 +149,8 @@ def test_keys_are_searched_separately() -> None:
     for key, found in (("good", None), ("bad", "phantom")):
         read = history.begin(client_id=1, kind=Kind.READ, key=key, invoked_at=1)
         history.acknowledge(read, 2, offset=0, found=found)
-    verdicts = {key: finding.verdict for key, finding in check_history(history, ENOUGH_STEPS).items()}
-    assert verdicts == {"good": Verdict.LINEARIZABLE, "bad": Verdict.NOT_LINEARIZABLE}
+    results = {key: finding.result for key, finding in check_history(history, ENOUGH_STEPS).items()}
+    assert results == {"good": CheckResult.LINEARIZABLE, "bad": CheckResult.NOT_LINEARIZABLE}
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -154,8 +160,8 @@ def test_what_an_atomic_register_answers_is_linearizable(
 ) -> None:
     registers = AtomicRegisters(source, clients=clients, keys=2, writes_tell_found=writes_tell_found)
     registers.run(operations)
-    assert {finding.verdict for finding in check_history(registers.history, ENOUGH_STEPS).values()} <= {
-        Verdict.LINEARIZABLE
+    assert {finding.result for finding in check_history(registers.history, ENOUGH_STEPS).values()} <= {
+        CheckResult.LINEARIZABLE
     }
 
 
@@ -212,7 +218,7 @@ _SMALL_OPERATIONS = st.builds(
 @settings(max_examples=examples(1500), deadline=None)
 @given(st.lists(_SMALL_OPERATIONS, max_size=6))
 def test_the_search_agrees_with_trying_all_orders(operations: list[Operation]) -> None:
-    assert (_verdict(operations) is Verdict.LINEARIZABLE) == _brute_force(operations)
+    assert (_verdict(operations) is CheckResult.LINEARIZABLE) == _brute_force(operations)
 
 
 @settings(max_examples=examples(500), deadline=None)
@@ -227,10 +233,10 @@ def test_one_changed_answer_is_judged_as_by_trying_all_orders(source: random.Ran
     changed = data.draw(st.sampled_from(answered))
     changed.found = data.draw(st.sampled_from([None, "phantom", *(operation.value for operation in operations)]))
     known = [operation for operation in operations if operation.outcome is not Outcome.PENDING]
-    assert (_verdict(known) is Verdict.LINEARIZABLE) == _brute_force(known)
+    assert (_verdict(known) is CheckResult.LINEARIZABLE) == _brute_force(known)
 
 
 def test_a_thousand_operations_at_low_concurrency_take_few_steps() -> None:
     registers = AtomicRegisters(random.Random(5), clients=4)
     registers.run(1000)
-    assert check_operations(registers.history.operations, 20_000).verdict is Verdict.LINEARIZABLE
+    assert check_operations(registers.history.operations, 20_000).result is CheckResult.LINEARIZABLE

@@ -9,7 +9,7 @@ from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.replicas.replication.throttle import NONE_THROTTLED, ReplicationQuota, ThrottledReplicas
 
 
-class ThrottledLeaders(Protocol):
+class LeaderThrottleConfigs(Protocol):
     """The configs of throttled leaders."""
 
     def throttled_leaders(self, topic: str) -> ThrottledReplicas:
@@ -21,20 +21,20 @@ class ThrottledLeaders(Protocol):
         ...
 
 
-class SentToFollowers:
+class LeaderThrottle:
     """One broker's throttle for all followers. For one thread."""
 
-    def __init__(self, configs: ThrottledLeaders, now_ms: Callable[[], float]) -> None:
+    def __init__(self, configs: LeaderThrottleConfigs, now_ms: Callable[[], float]) -> None:
         self._configs = configs
         self._now_ms = now_ms
         self._quota = ReplicationQuota(now_ms())
 
-    def sent(self, partition: Partition, byte_count: int) -> None:
+    def record(self, partition: Partition, byte_count: int) -> None:
         """Note bytes that are sent to a follower, in sync or not; they count if the partition is listed."""
         if self._is_listed(partition):
             self._quota.record(byte_count, self._now_ms())
 
-    def leaves_out(self, partition: Partition, replica_id: int) -> bool:
+    def is_throttled(self, partition: Partition, replica_id: int) -> bool:
         """Whether a follower gets no records now; never true for one in the ISR, for which acks=all waits."""
         if not self._is_listed(partition) or replica_id in partition.isr:
             return False

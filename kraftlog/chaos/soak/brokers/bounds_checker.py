@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Reading
 from kraftlog.chaos.soak import limits as node_limits
+from kraftlog.chaos.soak.bounds_checker import Worst, keep_worst
 from kraftlog.chaos.soak.brokers.limits import (
     FAULTY_LINES_MAX,
     STEADY_LINES_MAX,
@@ -17,7 +18,6 @@ from kraftlog.chaos.soak.brokers.limits import (
     rest_measures,
 )
 from kraftlog.chaos.soak.brokers.samples import BrokerSample, Lines
-from kraftlog.chaos.soak.judge import Worst, keep_worst
 from kraftlog.chaos.soak.limits import RUNAWAY_BYTES, Measure
 from kraftlog.chaos.soak.samples import ProcessSample, Sample, Written
 
@@ -34,7 +34,7 @@ class Point:
     disk_bytes: int
 
 
-class BrokersJudge:
+class BrokersBoundsChecker:
     """Gets every sample of a run."""
 
     def __init__(self, records_per_second: float) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kraftbase.files.files import FileSystem, join, read_whole
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
-from kraftlog.sim.broker_log.judges.rules import INDEXES, OFFSETS
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.rules import INDEXES, OFFSETS
 from kraftlog.sim.engine.violation import Violation
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -27,21 +27,21 @@ class Aborted(NamedTuple):
     """Whether its first records may be deleted: nothing of the producer's earlier transactions is left."""
 
 
-def read_log(files: FileSystem, directory: str, rotten_indexes: Collection[str] = ()) -> list[Batch]:
+def read_log(files: FileSystem, directory: str, corrupt_indexes: Collection[str] = ()) -> list[Batch]:
     """Return every batch of a partition, in order. The broker must be down or between two steps.
 
-    The content of `rotten_indexes` is not checked. Raises Violation if segments overlap or an index entry is wrong.
+    The content of `corrupt_indexes` is not checked. Raises Violation if segments overlap or an index entry is wrong.
     """
     found: list[Batch] = []
     names = set(files.list_directory(directory))
     for stem, batches in read_segments(files, directory):
         if f"{stem}.index" in names:
             path = join(directory, f"{stem}.index")
-            if path not in rotten_indexes:
+            if path not in corrupt_indexes:
                 _check_offset_index(path, read_whole(files, path), int(stem), batches)
         if f"{stem}.timeindex" in names:
             path = join(directory, f"{stem}.timeindex")
-            if path not in rotten_indexes:
+            if path not in corrupt_indexes:
                 _check_time_index(path, read_whole(files, path), int(stem), batches)
         found += batches
         if f"{stem}.txnindex" in names:
@@ -125,7 +125,7 @@ def _check_time_index(path: str, data: bytes, base_offset: int, batches: list[Ba
 def _check_transaction_index(path: str, data: bytes, batches: list[Batch], aborted: list[Aborted]) -> None:
     """Check that each entry is an abort with its marker in the segment, beginning where a scan finds it, or earlier."""
     markers = {batch.base_offset for batch in batches if batch.is_abort}
-    begun = {(one.producer_id, one.marker_offset): one.first_offset for one in aborted}
+    begun = {(transaction.producer_id, transaction.marker_offset): transaction.first_offset for transaction in aborted}
     whole = data[: len(data) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]
     for _, producer_id, first_offset, last_offset, _ in _TRANSACTION_ENTRY.iter_unpack(whole):
         if last_offset not in markers or first_offset > begun.get((producer_id, last_offset), last_offset):

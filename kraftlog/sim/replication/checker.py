@@ -11,21 +11,21 @@ from kraftbase.partition import TopicPartition
 from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse
 from kraftlog.kafka.notation import Message
 from kraftlog.replicas.partitions.partition import Partition
-from kraftlog.sim.broker_log.judges.batches import Batch
-from kraftlog.sim.broker_log.judges.durable import is_durable
-from kraftlog.sim.broker_log.judges.rules import SOUND
-from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
+from kraftlog.sim.broker_log.checkers.batches import Batch
+from kraftlog.sim.broker_log.checkers.durable import is_durable
+from kraftlog.sim.broker_log.checkers.rules import SOUND
+from kraftlog.sim.broker_log.checkers.transactions import StableView, check_last_stable
 from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.replication.broker import FETCH, Broker
+from kraftlog.sim.replication.checkers.inventories import differences
+from kraftlog.sim.replication.checkers.partition import PartitionChecker
+from kraftlog.sim.replication.checkers.promises import PartitionPromises
+from kraftlog.sim.replication.checkers.replica_files import ReplicaFiles
+from kraftlog.sim.replication.checkers.rules import MEMBERS
+from kraftlog.sim.replication.checkers.views import NO_LEADER, LeaderView, PartitionState, ReplicaView
 from kraftlog.sim.replication.fetches import Asked, FetchesAtLeader, failed
-from kraftlog.sim.replication.judges.inventories import differences
-from kraftlog.sim.replication.judges.partition import PartitionJudge
-from kraftlog.sim.replication.judges.promises import PartitionPromises
-from kraftlog.sim.replication.judges.replica_files import ReplicaFiles
-from kraftlog.sim.replication.judges.rules import MEMBERS
-from kraftlog.sim.replication.judges.views import NO_LEADER, LeaderView, PartitionState, ReplicaView
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.parameters import FULL, ReplicationParameters
@@ -83,13 +83,13 @@ class Watched(Protocol):
         ...
 
 
-class Court:
+class Checker:
     """The checkers of all partitions, and the state that they need."""
 
     def __init__(self, world: Watched) -> None:
         self._world = world
         self._marks = world.marks
-        self.judges: dict[Key, PartitionJudge] = {}
+        self.partitions: dict[Key, PartitionChecker] = {}
         """The checkers of all existing partitions."""
         self._fetches: dict[int, FetchesAtLeader] = {}
         self._seen: dict[int, dict[Key, tuple[ReplicaView, LeaderView | None]]] = {}
@@ -101,35 +101,35 @@ class Court:
     @property
     def checks(self) -> int:
         """How many checks were made."""
-        return self._past_checks + sum(_checks(judge) for judge in self.judges.values())
+        return self._past_checks + sum(_checks(checker) for checker in self.partitions.values())
 
     # --- the controller -----------------------------------------------------------------------------------------------
 
     def partition_changed(self, topic: Topic, index: int, state: PartitionState | None, *, is_unclean: bool) -> None:
         """Handle a partition that the controller has created, changed or (`state` is None) deleted."""
         key = (topic.topic_id, index)
-        judge = self.judges.get(key)
+        checker = self.partitions.get(key)
         if state is None:
-            if judge is not None:
-                self._past_checks += _checks(judge)
-                del self.judges[key]
+            if checker is not None:
+                self._past_checks += _checks(checker)
+                del self.partitions[key]
             return
         self._world.note(
             f"{topic.name}-{index}: leader {state.leader} in epoch {state.leader_epoch}, partition epoch"
             f" {state.partition_epoch}, ISR {state.isr}, replicas {state.replicas}, eligible {state.eligible_leaders}"
             f"{', unclean' if is_unclean else ''}"
         )
-        if judge is None:
+        if checker is None:
             promises = PartitionPromises(f"{topic.name}-{index}", topic.parameters.flush_before_ack)
-            judge = self.judges[key] = PartitionJudge(promises, self._world.parameters.lag_max_ms, state)
-        self._mark(judge.state, state, is_unclean=is_unclean)
-        judge.promises.is_in_sync([broker_id for broker_id in state.isr if broker_id not in judge.state.isr])
-        judge.committed(state, is_unclean=is_unclean)
+            checker = self.partitions[key] = PartitionChecker(promises, self._world.parameters.lag_max_ms, state)
+        self._mark(checker.state, state, is_unclean=is_unclean)
+        checker.promises.is_in_sync([broker_id for broker_id in state.isr if broker_id not in checker.state.isr])
+        checker.committed(state, is_unclean=is_unclean)
         if is_unclean and state.leader in state.damaged:
             partition = TopicPartition(topic.name, index)
             start = self._world.damaged_files.latest_start(state.leader, partition, topic.topic_id)
-            judge.promises.damaged_leader(state.leader_epoch, start)
-        judge.check_members()
+            checker.promises.damaged_leader(state.leader_epoch, start)
+        checker.check_members()
 
     def _mark(self, before: PartitionState, after: PartitionState, *, is_unclean: bool) -> None:
         if len(after.isr) < len(before.isr):
@@ -173,14 +173,14 @@ class Court:
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
         """Forget the memory of a broker whose process ended. After a loss of power, promises may be void."""
         self._seen.pop(machine.broker_id, None)
-        for key, judge in self.judges.items():
-            judge.gone(machine.broker_id)
+        for key, checker in self.partitions.items():
+            checker.gone(machine.broker_id)
             topic = self._world.topic_of(key)
-            if crash is not Crash.KILLED and topic is not None and machine.broker_id in judge.state.replicas:
-                count = min(topic.lowest_min_isr, len(judge.state.replicas))
+            if crash is not Crash.KILLED and topic is not None and machine.broker_id in checker.state.replicas:
+                count = min(topic.lowest_min_isr, len(checker.state.replicas))
                 if not self._world.parameters.has_eligible_leaders:
                     count = 1
-                if judge.promises.lost_power(machine.broker_id, count, judge.state.leader_epoch):
+                if checker.promises.lost_power(machine.broker_id, count, checker.state.leader_epoch):
                     self._marks.hit("what was acknowledged may be lost with the power")
 
     def broker_stepped(self, machine: Machine) -> None:
@@ -189,13 +189,13 @@ class Court:
         if broker is None or seen is None or not broker.is_serving:
             return
         self._check_damage(machine, broker)
-        broker.leaderships.judge().leads({
-            (of.topic_id, of.index): of.leading.leader_epoch for of in broker.partitions if of.leading is not None
+        broker.leaderships.checker().leads({
+            (led.topic_id, led.index): led.leading.leader_epoch for led in broker.partitions if led.leading is not None
         })  # fmt: skip
         for partition in broker.partitions:
-            judge = self.judges.get((partition.topic_id, partition.index))
-            if judge is not None:
-                self._look_at(machine, broker, partition, judge, seen)
+            checker = self.partitions.get((partition.topic_id, partition.index))
+            if checker is not None:
+                self._look_at(machine, broker, partition, checker, seen)
         for decision in broker.decisions.take():
             self._decided(machine, broker, decision, seen)
         if len(seen) > len(broker.partitions):
@@ -203,11 +203,11 @@ class Court:
                 self._gone(machine, key, seen)
 
     def _gone(self, machine: Machine, key: Key, seen: dict[Key, tuple[ReplicaView, LeaderView | None]]) -> None:
-        if seen.pop(key, None) is not None and key in self.judges:
-            self.judges[key].gone(machine.broker_id)
+        if seen.pop(key, None) is not None and key in self.partitions:
+            self.partitions[key].gone(machine.broker_id)
 
     def _look_at(
-        self, machine: Machine, broker: Broker, partition: Partition, judge: PartitionJudge,
+        self, machine: Machine, broker: Broker, partition: Partition, checker: PartitionChecker,
         seen: dict[Key, tuple[ReplicaView, LeaderView | None]],
     ) -> None:  # fmt: skip
         key, log, leading = (partition.topic_id, partition.index), partition.log, partition.leading
@@ -226,7 +226,7 @@ class Court:
             return
         seen[key] = (view, leader)
         process = machine.process
-        judge.seen(view, leader, process.now_ms(), machine.clock.now_ms(process.hung_until_us))
+        checker.seen(view, leader, process.now_ms(), machine.clock.now_ms(process.hung_until_us))
 
     def _decided(
         self,
@@ -240,8 +240,8 @@ class Court:
                 self._marks.hit("a broker began to lead")
                 partition = broker.partitions.named(*name)
                 key = None if partition is None else (partition.topic_id, partition.index)
-                if partition is not None and key in seen and key in self.judges:
-                    self._judge_file(machine, broker, partition, self.judges[key], *seen[key])
+                if partition is not None and key in seen and key in self.partitions:
+                    self._check_file(machine, broker, partition, self.partitions[key], *seen[key])
             case LogTruncated(name, epoch, start, end, high_watermark) | LogStartedOver(
                 name, epoch, start, end, high_watermark
             ) if end < start:
@@ -266,9 +266,11 @@ class Court:
         known = self._brokers.get(machine.broker_id)
         if known is None or known[0] != broker.cluster.version:
             brokers = broker.cluster.brokers.values()
-            registered = {of.broker_id: of.broker_epoch for of in brokers}
+            registered = {broker_state.broker_id: broker_state.broker_epoch for broker_state in brokers}
             eligible = {
-                of.broker_id: of.broker_epoch for of in brokers if not of.fenced and not of.in_controlled_shutdown
+                broker_state.broker_id: broker_state.broker_epoch
+                for broker_state in brokers
+                if not broker_state.fenced and not broker_state.in_controlled_shutdown
             }
             known = self._brokers[machine.broker_id] = (broker.cluster.version, eligible, registered)
         return known[1], known[2]
@@ -293,27 +295,27 @@ class Court:
         registered = self._brokers_known_to(machine, broker)[1].get(state.replica_id, ANY_EPOCH)
         if state.replica_epoch < registered:
             self._marks.hit("a fetch of an old broker epoch came")
-        for key, asked in self._fetches[machine.broker_id].wanted(request).items():
+        for key, requested in self._fetches[machine.broker_id].wanted(request).items():
             if key not in refused:
-                self._count(machine, broker, key, asked, state.replica_id, state.replica_epoch)
+                self._count(machine, broker, key, requested, state.replica_id, state.replica_epoch)
 
     def _count(
-        self, machine: Machine, broker: Broker, key: Key, asked: Asked, replica_id: int, replica_epoch: int
+        self, machine: Machine, broker: Broker, key: Key, requested: Asked, replica_id: int, replica_epoch: int
     ) -> None:
-        judge, partition = self.judges.get(key), broker.partitions.with_id(*key)
-        if judge is None or partition is None or partition.log is None or machine.broker_id not in judge.led:
+        checker, partition = self.partitions.get(key), broker.partitions.with_id(*key)
+        if checker is None or partition is None or partition.log is None or machine.broker_id not in checker.led:
             return
-        led, leader = judge.led[machine.broker_id], self._leader_view(machine, broker, partition)
-        is_stale = asked.leader_epoch not in (ANY_EPOCH, partition.leader_epoch)
+        led, leader = checker.led[machine.broker_id], self._leader_view(machine, broker, partition)
+        is_stale = requested.leader_epoch not in (ANY_EPOCH, partition.leader_epoch)
         if leader is None or is_stale or led.leader_epoch != partition.leader_epoch:
             return
         if replica_epoch != ANY_EPOCH and replica_epoch < leader.registered.get(replica_id, ANY_EPOCH):
             return
         now_ms = machine.process.now_ms()
-        led.follower(replica_id).fetches(asked.offset, partition.log.log_end_offset, now_ms, replica_epoch)
-        was = judge.leaders.get(machine.broker_id)
-        if was is not None and was.pending is None and replica_id in judge.state_known_to(leader).replicas:
-            view = judge.replicas[machine.broker_id]._replace(
+        led.follower(replica_id).fetches(requested.offset, partition.log.log_end_offset, now_ms, replica_epoch)
+        was = checker.leaders.get(machine.broker_id)
+        if was is not None and was.pending is None and replica_id in checker.state_known_to(leader).replicas:
+            view = checker.replicas[machine.broker_id]._replace(
                 log_end=partition.log.log_end_offset, high_watermark=partition.log.high_watermark
             )
             led.fetched(replica_id, view, leader, now_ms)
@@ -322,31 +324,35 @@ class Court:
 
     def acknowledged(self, machine: Machine, key: Key, base_offset: int, batch: Batch, acks: int) -> None:
         """Check an acknowledgment that a broker sends to a producer."""
-        judge, (view, leads) = self.judges.get(key), self._of(machine, key)
-        if judge is None or view is None:
+        checker, (view, leads) = self.partitions.get(key), self._of(machine, key)
+        if checker is None or view is None:
             return
         if leads:
-            judge.promises.leads(machine.broker_id, view.leader_epoch)
+            checker.promises.leads(machine.broker_id, view.leader_epoch)
             if machine.broker is not None:
                 machine.broker.leaderships.acknowledges(key, view.leader_epoch)
         if acks != -1:
             return
-        if batch.sequence_key is not None and base_offset in judge.promises.promises:
+        if batch.sequence_key is not None and base_offset in checker.promises.promises:
             self._marks.hit("a duplicate was acknowledged")
-        judge.promises.acknowledged(base_offset, batch, view.leader_epoch)
+        checker.promises.acknowledged(base_offset, batch, view.leader_epoch)
         topic = self._world.topic_of(key)
-        if topic is None or view.leader_epoch != judge.state.leader_epoch or judge.state.leader != machine.broker_id:
+        if (
+            topic is None
+            or view.leader_epoch != checker.state.leader_epoch
+            or checker.state.leader != machine.broker_id
+        ):
             return
-        for broker_id in judge.state.isr:
+        for broker_id in checker.state.isr:
             is_damaged = self._world.is_damaged(broker_id, TopicPartition(topic.name, key[1]))
             if not is_damaged and not self._world.older_disks.is_leaving(broker_id):
-                self._check_has(topic, key, broker_id, base_offset, batch, judge)
+                self._check_has(topic, key, broker_id, base_offset, batch, checker)
 
     def _check_has(
-        self, topic: Topic, key: Key, broker_id: int, base_offset: int, batch: Batch, judge: PartitionJudge
+        self, topic: Topic, key: Key, broker_id: int, base_offset: int, batch: Batch, checker: PartitionChecker
     ) -> None:
         """Check that a member of the ISR has the batch on disk, as `flush.before.ack` with acks=all promises."""
-        if not topic.parameters.flush_before_ack or base_offset < judge.promises.deleted_below:
+        if not topic.parameters.flush_before_ack or base_offset < checker.promises.deleted_below:
             return
         machine = self._world.machines[broker_id]
         files = machine.files
@@ -355,18 +361,18 @@ class Court:
             if files.exists(path) and is_durable(files, path, base_offset, batch.content):
                 return
         raise Violation(
-            f"{MEMBERS}: {judge.name}: the batch at {base_offset} is acknowledged; broker {broker_id} is in the ISR"
-            f" {judge.state.isr}, but does not have it on its disk"
+            f"{MEMBERS}: {checker.name}: the batch at {base_offset} is acknowledged; broker {broker_id} is in the ISR"
+            f" {checker.state.isr}, but does not have it on its disk"
         )
 
     def read(self, machine: Machine, key: Key, batches: Iterable[Batch]) -> None:
         """Check the batches that a broker sends to a consumer."""
-        judge, (view, leads) = self.judges.get(key), self._of(machine, key)
-        if judge is not None and view is not None:
+        checker, (view, leads) = self.partitions.get(key), self._of(machine, key)
+        if checker is not None and view is not None:
             self._marks.hit("a leader gave records" if leads else "a follower gave records")
             # A follower may not have detected yet where its log diverges from that of an unclean leader.
             epoch = view.leader_epoch if leads else min(view.leader_epoch, view.last_epoch)
-            judge.promises.read(batches, epoch, is_leader=leads)
+            checker.promises.read(batches, epoch, is_leader=leads)
 
     def _of(self, machine: Machine, key: Key) -> tuple[ReplicaView | None, bool]:
         """Return the present state of a replica, and whether it leads."""
@@ -383,73 +389,74 @@ class Court:
 
     # --- files --------------------------------------------------------------------------------------------------------
 
-    def judge_files(self, machine: Machine, broker: Broker) -> None:
+    def check_files(self, machine: Machine, broker: Broker) -> None:
         """Check the files of every replica of a broker. Raises Violation."""
         seen = self._seen.get(machine.broker_id, {})
-        for key, judge in self.judges.items():
+        for key, checker in self.partitions.items():
             partition = broker.partitions.with_id(*key)
             if partition is not None and partition.log is not None and key in seen:
                 view, leader = seen[key]
-                self._judge_file(machine, broker, partition, judge, view, leader)
+                self._check_file(machine, broker, partition, checker, view, leader)
 
-    def _judge_file(
-        self, machine: Machine, broker: Broker, partition: Partition, judge: PartitionJudge, view: ReplicaView,
+    def _check_file(
+        self, machine: Machine, broker: Broker, partition: Partition, checker: PartitionChecker, view: ReplicaView,
         leader: LeaderView | None,
     ) -> None:  # fmt: skip
         directory = broker.logs.directory_of(partition.name)
         if directory is None or directory.offline_reason:
             return
-        judge.promises.replica_begins(machine.broker_id, view.log_start, view.leader_epoch)
+        checker.promises.replica_begins(machine.broker_id, view.log_start, view.leader_epoch)
         path = join(directory.path, str(partition))
         batches, changed = self._files[machine.broker_id].read(machine.files, path)
         if partition.log is not None:
-            _check_last_stable(judge.name, batches, partition.log)
-        judge.promises.replica_has(machine.broker_id, changed)
-        is_leader = leader is not None and (judge.state.leader, judge.state.leader_epoch) == (
+            _check_last_stable(checker.name, batches, partition.log)
+        checker.promises.replica_has(machine.broker_id, changed)
+        is_leader = leader is not None and (checker.state.leader, checker.state.leader_epoch) == (
             machine.broker_id, view.leader_epoch,
         )  # fmt: skip
         if is_leader:
-            judge.promises.leader_has(machine.broker_id, batches, view.leader_epoch, view.log_start)
-        if view.last_epoch >= judge.promises.unclean_epoch:
+            checker.promises.leader_has(machine.broker_id, batches, view.leader_epoch, view.log_start)
+        if view.last_epoch >= checker.promises.unclean_epoch:
             epoch = min(view.leader_epoch, view.last_epoch)
-            judge.promises.confirmed(batches, view.high_watermark, epoch, is_leader=is_leader)
+            checker.promises.confirmed(batches, view.high_watermark, epoch, is_leader=is_leader)
 
     def unsettled(self) -> list[str]:
         """Return what is not settled in the quiet phase yet: replicas out of sync, and ends that differ."""
         found: list[str] = []
-        for key, judge in self.judges.items():
-            state = judge.state
+        for key, checker in self.partitions.items():
+            state = checker.state
             if {*state.isr} != {*state.replicas} or state.leader == NO_LEADER:
-                found.append(f"{judge.name} is led by {state.leader}, the ISR {state.isr} of {state.replicas}")
+                found.append(f"{checker.name} is led by {state.leader}, the ISR {state.isr} of {state.replicas}")
                 continue
             views = [self._seen.get(broker_id, {}).get(key, (None, None))[0] for broker_id in state.replicas]
-            leader = judge.replicas.get(state.leader)
+            leader = checker.replicas.get(state.leader)
             if leader is None or any(
                 view is None
                 or (view.log_end, view.high_watermark) != (leader.log_end, leader.log_end)
                 or view.leader_epoch != state.leader_epoch
                 for view in views
             ):
-                found.append(f"{judge.name}, led by {state.leader}: {views}")
+                found.append(f"{checker.name}, led by {state.leader}: {views}")
                 continue
-            found += self._misplaced(key, judge)
+            found += self._misplaced(key, checker)
         if FULL not in self._world.parameters.fault_kinds:
             for machine in self._world.machines.values():
                 if machine.broker is not None:
                     found += _differences(machine, machine.broker)
         return found
 
-    def _misplaced(self, key: Key, judge: PartitionJudge) -> list[str]:
+    def _misplaced(self, key: Key, checker: PartitionChecker) -> list[str]:
         """Return the replicas whose log directory the controller does not know."""
-        topic, state = self._world.topic_of(key), judge.state
+        topic, state = self._world.topic_of(key), checker.state
         found: list[str] = []
-        for broker_id, told in zip(state.replicas, state.directories, strict=False):
+        for broker_id, assigned in zip(state.replicas, state.directories, strict=False):
             broker = self._world.machines[broker_id].broker
             if broker is not None and topic is not None:
                 directory = broker.logs.directory_of(TopicPartition(topic.name, key[1]))
-                if directory is not None and directory.directory_id.bytes != told:
+                if directory is not None and directory.directory_id.bytes != assigned:
                     found.append(
-                        f"{judge.name} is in {directory.path} of broker {broker_id}, which the controller does not know"
+                        f"{checker.name} is in {directory.path} of broker {broker_id}, which the controller does not"
+                        " know"
                     )
         return found
 
@@ -473,5 +480,5 @@ def _is_from_follower(body: Message) -> bool:
     return body.KEY == FETCH and cast(FetchRequest, body).replica_state.replica_id >= 0
 
 
-def _checks(judge: PartitionJudge) -> int:
-    return judge.checks + judge.promises.checks + sum(led.checks for led in judge.led.values())
+def _checks(checker: PartitionChecker) -> int:
+    return checker.checks + checker.promises.checks + sum(led.checks for led in checker.led.values())

@@ -13,7 +13,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.files.properties import decode_properties
 from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.replication.judges.rules import BEGINS, ENDS, TELLS, TRUSTED
+from kraftlog.sim.replication.checkers.rules import BEGINS, ENDS, TELLS, TRUSTED
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, RegisterBrokerRequest
 
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
@@ -61,7 +61,11 @@ class Lives:
 
     def opened(self, directories: Sequence[Directory]) -> None:
         """Record the directories that the process uses from now on."""
-        self._found = {of.path: self._clean.pop(of.path) for of in directories if of.path in self._clean}
+        self._found = {
+            directory.path: self._clean.pop(directory.path)
+            for directory in directories
+            if directory.path in self._clean
+        }
 
     def _wrong(self, rule: str, what: str) -> Violation:
         return Violation(f"{rule}: broker {self._name} {what}")
@@ -74,16 +78,16 @@ class Lives:
     ) -> None:  # fmt: skip
         """Check a registration. `is_one_missing`: a directory could not be opened. Raises Violation."""
         self.checks += 1
-        path_of = {of.directory_id: of.path for of in directories}
+        path_of = {directory.directory_id: directory.path for directory in directories}
         for directory_id, path in path_of.items():
             if self._paths.setdefault(directory_id, path) != path:
                 raise self._wrong(TELLS, f"has one id for the directories {self._paths[directory_id]} and {path}")
-        told = dict(zip(request.log_dirs, request.log_dir_epochs, strict=False))
+        named = dict(zip(request.log_dirs, request.log_dir_epochs, strict=False))
         for directory_id in request.log_dirs:
             noted = noted_epoch(files, path_of[directory_id])
-            if told.get(directory_id) != noted:
+            if named.get(directory_id) != noted:
                 raise self._wrong(
-                    TELLS, f"names epoch {told.get(directory_id)} for {path_of[directory_id]}, which has {noted}"
+                    TELLS, f"names epoch {named.get(directory_id)} for {path_of[directory_id]}, which has {noted}"
                 )
         if request.HasField("previous_broker_epoch"):
             self._check_trust(request.previous_broker_epoch, [*path_of.values()], is_one_missing=is_one_missing)
@@ -165,7 +169,7 @@ class Lives:
         self.checks += 1
         asked_us = self._asked_us
         if error is not None or asked_us is None:
-            if any(of.is_online for of in directories):
+            if any(directory.is_online for directory in directories):
                 raise self._wrong(ENDS, f"ends by itself, but has log directories: {error!r}")
             return
         is_in_time = now_us - asked_us < self._shutdown_timeout_us
@@ -182,17 +186,17 @@ class Lives:
         """
         self.checks += 1
         if self._asked_us is not None and all(
-            CLEAN_SHUTDOWN_NAME in files.durable_files(of.path) for of in directories
+            CLEAN_SHUTDOWN_NAME in files.durable_files(directory.path) for directory in directories
         ):
             self._may_name(directories, is_one_missing=is_one_missing)
 
     def _may_name(self, directories: Sequence[Directory], *, is_one_missing: bool) -> None:
         """Allow the next process to name this shutdown, if all logs of these directories are on disk."""
-        if is_one_missing or not all(of.is_online and of.is_flushed for of in directories):
+        if is_one_missing or not all(directory.is_online and directory.is_flushed for directory in directories):
             return
         found = self._found or {}
         if self._has_registered:
-            self._clean |= {of.path: self._epoch for of in directories if self._epoch != UNKNOWN_EPOCH}
+            self._clean |= {directory.path: self._epoch for directory in directories if self._epoch != UNKNOWN_EPOCH}
         else:
             self._clean |= found
 

@@ -7,7 +7,7 @@ import pytest
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.storage import cut_records
+from kraftlog.storage import truncated_records
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.partition_log import PartitionLog
 from tests.kraftlog.storage.builders import NOW_MS, all_batches, append, batch, open_log
@@ -91,8 +91,8 @@ def test_what_was_cut_first_at_an_offset_stays() -> None:
 
 
 def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_records, "CUT_BYTES_MAX", 200)
-    monkeypatch.setattr(cut_records, "CUT_FILES_MAX", 2)
+    monkeypatch.setattr(truncated_records, "TRUNCATED_BYTES_MAX", 200)
+    monkeypatch.setattr(truncated_records, "TRUNCATED_FILES_MAX", 2)
     files = MemoryFileSystem()
     log = log_with(files, count=20)
     for leader_epoch, end_offset in ((3, 15), (4, 10), (5, 5)):
@@ -138,9 +138,9 @@ def test_other_files_are_none_of_them() -> None:
         FIRST_CUT + "ter",
         "00000000000000000002.log",
     ):
-        assert cut_records.CutFile.named(name) is None
+        assert truncated_records.TruncatedRecordsFile.named(name) is None
     for name in (FIRST_CUT, FIRST_CUT + "-committed"):
-        file = cut_records.CutFile.named(name)
+        file = truncated_records.TruncatedRecordsFile.named(name)
         assert file is not None
         assert file.name == name
 

@@ -9,7 +9,7 @@ import pytest
 from kraftlog.difftest import steps
 from kraftlog.difftest.generator import FEATURE, generate
 from kraftlog.difftest.image import Image
-from kraftlog.difftest.parting import CARRIED_OUT_OF, is_carried_out, parting_rule
+from kraftlog.difftest.known_divergences import EXECUTED_ONE_IN, divergence_rule, is_executed
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.steps import SET, Step
 
@@ -104,11 +104,11 @@ def configure(resource_type: int, name: str, config: str, operation: int = SET) 
     ],
 )
 def test_which_steps_part_the_two(rule: str, step: Step, before: Image) -> None:
-    assert parting_rule(step, before) == rule
+    assert divergence_rule(step, before) == rule
 
 
 def test_few_of_them_are_carried_out_and_always_the_same() -> None:
     every = [step for seed in range(40) for step in generate(seed)]
-    chosen = [step for step in every if is_carried_out(step)]
-    assert 0 < len(chosen) < 2 * len(every) / CARRIED_OUT_OF
-    assert chosen == [step for step in every if is_carried_out(step)]
+    chosen = [step for step in every if is_executed(step)]
+    assert 0 < len(chosen) < 2 * len(every) / EXECUTED_ONE_IN
+    assert chosen == [step for step in every if is_executed(step)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kraftlog.sim.broker_log.judges.batches import Batch
-from kraftlog.sim.broker_log.judges.rules import DECIDED
+from kraftlog.sim.broker_log.checkers.batches import Batch
+from kraftlog.sim.broker_log.checkers.rules import DECIDED
 from kraftlog.sim.engine.violation import Violation
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftlog.sim.broker_log.judges.batches import Batch, content_of
-from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, KEPT, OFFSETS, ONCE, READ, START
+from kraftlog.sim.broker_log.checkers.batches import Batch, content_of
+from kraftlog.sim.broker_log.checkers.rules import ACKNOWLEDGED, KEPT, OFFSETS, ONCE, READ, START
 from kraftlog.sim.engine.violation import Violation
 
 FOR_EVER: Final = 2**62

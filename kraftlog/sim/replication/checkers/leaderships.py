@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.replication.judges.rules import HEARD
+from kraftlog.sim.replication.checkers.rules import HEARD
 
 Key = tuple[bytes, int]
 """The topic's id, and the partition's number."""
@@ -49,20 +49,20 @@ class HeardLeaderships:
         """Check that the broker acknowledges a batch in an epoch that was reported. Raises Violation."""
         self.checks += 1
         if self._led.get(key) != epoch:
-            raise self._wrong(key, f"acknowledges in epoch {epoch}, but {self._told(key)}")
+            raise self._wrong(key, f"acknowledges in epoch {epoch}, but {self._story(key)}")
 
     def leads(self, leading: Mapping[Key, int]) -> None:
         """Check the leaderships between two steps: exactly these have been reported. Raises Violation."""
         self.checks += 1
         if leading != self._led:
             key = min(key for key in {*leading, *self._led} if leading.get(key) != self._led.get(key))
-            raise self._wrong(key, f"leads in {leading.get(key, 'none')}, but {self._told(key)}")
+            raise self._wrong(key, f"leads in {leading.get(key, 'none')}, but {self._story(key)}")
 
     def is_over(self) -> None:
         """Check that no leadership is left after a shutdown. Raises Violation."""
         self.leads({})
 
-    def _told(self, key: Key) -> str:
+    def _story(self, key: Key) -> str:
         return f"the reported epoch is {self._led.get(key, 'none')}"
 
     def _wrong(self, key: Key, what: str) -> Violation:

@@ -17,7 +17,7 @@ TRACEBACK_CHARACTERS_MAX: Final = 2_000
 logger = structlog.get_logger(__name__)
 
 
-class Complaints:
+class RateLimitedLog:
     """Logs why connections are closed. `now` is a clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -36,7 +36,7 @@ class Point:
     file_bytes: dict[FileKind, int]
 
 
-class Judge:
+class BoundsChecker:
     """Gets every sample of a run."""
 
     def __init__(self, operations_per_second: float) -> None:

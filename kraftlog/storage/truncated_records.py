@@ -7,7 +7,7 @@ The bytes are those of the log: kafka-dump-log can read a copy that is named lik
 file when a record of the new leader's epoch is committed here. It leaves a `.cut-committed` file to the operator, since
 those records were acknowledged. Kafka opens neither: it reads only files with suffixes that it knows.
 
-Of one truncation the first `CUT_BYTES_MAX` are kept, and of one log the newest `CUT_FILES_MAX` files.
+Of one truncation the first `TRUNCATED_BYTES_MAX` are kept, and of one log the newest `TRUNCATED_FILES_MAX` files.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from kraftlog.storage.segment_list import SegmentList
 
 logger = structlog.get_logger(__name__)
 
-CUT_BYTES_MAX: Final = 64 * 1024**2
-CUT_FILES_MAX: Final = 16
+TRUNCATED_BYTES_MAX: Final = 64 * 1024**2
+TRUNCATED_FILES_MAX: Final = 16
 _PIECE_BYTES: Final = 1024**2
 _NAME: Final = re.compile(r"(\d{20})-(\d{1,10})\.cut(-committed)?\Z", re.ASCII)
 
 
-class CutFile(NamedTuple):
+class TruncatedRecordsFile(NamedTuple):
     """The name of one file with truncated records."""
 
     leader_epoch: int
@@ -50,13 +50,13 @@ class CutFile(NamedTuple):
         return f"{self.offset:020d}-{self.leader_epoch}.cut{'-committed' if self.is_committed else ''}"
 
     @classmethod
-    def named(cls, name: str) -> CutFile | None:
+    def named(cls, name: str) -> TruncatedRecordsFile | None:
         """Parse a file name; None if it is not the name of such a file."""
         found = _NAME.match(name)
         return None if found is None else cls(int(found[2]), int(found[1]), found[3] is not None)
 
 
-class CutRecords:
+class TruncatedRecords:
     """The files with truncated records of one log. For one thread."""
 
     def __init__(self, handles: FileHandles, directory: str, segments: SegmentList, names: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class CutRecords:
         self._handles = handles
         self._directory = directory
         self._segments = segments
-        self._files = sorted(file for name in names if (file := CutFile.named(name)) is not None)
+        self._files = sorted(file for name in names if (file := TruncatedRecordsFile.named(name)) is not None)
 
     def __len__(self) -> int:
         """The number of files."""
@@ -79,7 +79,7 @@ class CutRecords:
         if found is None:
             return
         segment, place = found
-        file = CutFile(leader_epoch, end_offset, is_committed=end_offset < high_watermark)
+        file = TruncatedRecordsFile(leader_epoch, end_offset, is_committed=end_offset < high_watermark)
         if file in self._files:
             return  # the file has the records of an earlier truncation to this offset
         try:
@@ -90,7 +90,7 @@ class CutRecords:
             return
         self._files = sorted([*self._files, file])
         logger.info("truncated records are kept", file=file.name, directory=self._directory, bytes=byte_count)
-        for old in self._files[:-CUT_FILES_MAX]:
+        for old in self._files[:-TRUNCATED_FILES_MAX]:
             self._files.remove(old)
             self._remove(old)
 
@@ -100,8 +100,10 @@ class CutRecords:
         byte_count = 0
         for segment in self._segments.from_offset(base_offset):
             start = position if segment.base_offset == base_offset else 0
-            while start < segment.size_bytes and byte_count < CUT_BYTES_MAX:
-                piece = segment.read(start, min(_PIECE_BYTES, segment.size_bytes - start, CUT_BYTES_MAX - byte_count))
+            while start < segment.size_bytes and byte_count < TRUNCATED_BYTES_MAX:
+                piece = segment.read(
+                    start, min(_PIECE_BYTES, segment.size_bytes - start, TRUNCATED_BYTES_MAX - byte_count)
+                )
                 if not piece:
                     raise DamagedSegment(segment.path, start, "the file has become shorter")
                 copy.write_at(byte_count, piece)
@@ -112,7 +114,7 @@ class CutRecords:
         self._handles.files.fsync_directory(self._directory)
         return byte_count
 
-    def forget(self, high_watermark: int, epochs: LeaderEpochs) -> None:
+    def delete_obsolete(self, high_watermark: int, epochs: LeaderEpochs) -> None:
         """Remove the files that can no longer be needed with this high watermark. Raises StorageError.
 
         Consider a truncation to offset 10 in epoch 7, which begins at offset 12 in the leader's log. Once offset 12 is
@@ -123,6 +125,6 @@ class CutRecords:
                 self._files.remove(file)
                 self._remove(file)
 
-    def _remove(self, file: CutFile) -> None:
+    def _remove(self, file: TruncatedRecordsFile) -> None:
         with contextlib.suppress(StorageError):  # the next startup finds the file again
             self._handles.remove(join(self._directory, file.name))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.replication.judges.rules import CATCHES_UP, LEAVES
-from kraftlog.sim.replication.judges.views import LeaderView, ReplicaView
+from kraftlog.sim.replication.checkers.rules import CATCHES_UP, LEAVES
+from kraftlog.sim.replication.checkers.views import LeaderView, ReplicaView
 
 NEVER: Final = float("-inf")
 UNKNOWN: Final = -1

@@ -16,7 +16,7 @@ from kraftlog.difftest.records import directory_id, directory_name
 from kraftlog.difftest.steps import Step
 from statemachine.words.features import METADATA_VERSION
 
-CARRIED_OUT_OF: Final = 8
+EXECUTED_ONE_IN: Final = 8
 """One of this many such steps is carried out."""
 
 NOT_KNOWN: Final = ("migrating", "unassigned")
@@ -25,14 +25,14 @@ MIN_ISR: Final = "min.insync.replicas"
 UNSAFE_DOWNGRADE: Final = 3
 
 
-def parting_rule(step: Step, image: Image) -> str:
+def divergence_rule(step: Step, image: Image) -> str:
     """Return the rule by which the systems diverge at this step, or "". `image` is Kafka's, before the step."""
     return next((rule for rule, parts in _RULES if parts(step, image)), "")
 
 
-def is_carried_out(step: Step) -> bool:
+def is_executed(step: Step) -> bool:
     """Whether a step at which the systems diverge is one of the few that are carried out."""
-    return crc32(repr(step).encode()) % CARRIED_OUT_OF == 0
+    return crc32(repr(step).encode()) % EXECUTED_ONE_IN == 0
 
 
 def _is_uneven(step: Step, image: Image) -> bool:

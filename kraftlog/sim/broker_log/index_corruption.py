@@ -9,7 +9,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.storage.formats.names import partition_in_name
 
 
-def rot_index(files: MemoryFileSystem, directories: int, random: Random) -> str | None:
+def corrupt_index(files: MemoryFileSystem, directories: int, random: Random) -> str | None:
     """Change a bit of an index. Return its path; None if no index in the log directories has an entry."""
     found = []
     for number in range(directories):

@@ -13,11 +13,11 @@ from kraftlog.kafka.control_records import EndTxnMarker
 from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.record_values import ControlType, encode_control_record
 from kraftlog.kafka.records import Record
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
-from kraftlog.sim.broker_log.judges.durable import is_durable
-from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
-from kraftlog.sim.broker_log.judges.promises import FOR_EVER, PartitionPromises, TopicRules
-from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, INDEXES, KEPT, OFFSETS, ONCE, READ, START
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.durable import is_durable
+from kraftlog.sim.broker_log.checkers.log_files import Aborted, aborted_transactions, read_log
+from kraftlog.sim.broker_log.checkers.promises import FOR_EVER, PartitionPromises, TopicRules
+from kraftlog.sim.broker_log.checkers.rules import ACKNOWLEDGED, INDEXES, KEPT, OFFSETS, ONCE, READ, START
 from kraftlog.sim.engine.violation import Violation
 
 NOW_US = 5_000_000

@@ -38,8 +38,8 @@ def wait_until(path: Path, expected: list[tuple[int, str]]) -> None:
 
 def test_a_node_whose_rows_rot_makes_its_database_anew_without_a_restart(tmp_path: Path) -> None:
     directory = open_or_create(tmp_path / "cluster", voters=3)
-    cluster, rotten = LocalCluster(directory), NodeId(2)
-    path = directory.data_path(rotten) / "metadata.db"
+    cluster, corrupt = LocalCluster(directory), NodeId(2)
+    path = directory.data_path(corrupt) / "metadata.db"
     try:
         asyncio.run(cluster.start())
         asyncio.run(cluster.wait_until_voters_take_part())
@@ -48,13 +48,13 @@ def test_a_node_whose_rows_rot_makes_its_database_anew_without_a_restart(tmp_pat
         while len(right := listeners(path)) < 3:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        asyncio.run(cluster.stop([rotten]))
+        asyncio.run(cluster.stop([corrupt]))
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("UPDATE controllers SET listeners = '[]' WHERE controller_id = 1")
-        asyncio.run(cluster.start([rotten]))
-        process_id = cluster.pid(rotten)
+        asyncio.run(cluster.start([corrupt]))
+        process_id = cluster.pid(corrupt)
         wait_until(path, right)
-        assert cluster.pid(rotten) == process_id
+        assert cluster.pid(corrupt) == process_id
         assert listeners(path.with_name("metadata.db.damaged")) != right
         asyncio.run(cluster.wait_for_leader())
     finally:

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftlog.sim.broker_log.judges.batches import SET_BY_BROKER_BYTES, Batch
+from kraftlog.sim.broker_log.checkers.batches import SET_BY_BROKER_BYTES, Batch
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.replication.judges.rules import AGREE, KEPT, ONCE, ONE_LEADER, READ
+from kraftlog.sim.replication.checkers.rules import AGREE, KEPT, ONCE, ONE_LEADER, READ
 
 NO_EPOCH: Final = -1
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.replication.judges.lag import LedPartition
-from kraftlog.sim.replication.judges.promises import PartitionPromises
-from kraftlog.sim.replication.judges.rules import CUT, ENOUGH, MAXIMAL, MEMBERS, WATERMARK
-from kraftlog.sim.replication.judges.views import LeaderView, PartitionState, ReplicaView
+from kraftlog.sim.replication.checkers.lag import LedPartition
+from kraftlog.sim.replication.checkers.promises import PartitionPromises
+from kraftlog.sim.replication.checkers.rules import CUT, ENOUGH, MAXIMAL, MEMBERS, WATERMARK
+from kraftlog.sim.replication.checkers.views import LeaderView, PartitionState, ReplicaView
 
 
 @dataclass(slots=True)
-class PartitionJudge:
+class PartitionChecker:
     """The checker of one partition."""
 
     promises: PartitionPromises

@@ -10,7 +10,7 @@ from kraftlog.replicas.replication.followed_partition import FollowedPartition
 from kraftlog.replicas.replication.throttle import NONE_THROTTLED, ReplicationQuota, ThrottledReplicas
 
 
-class FollowerThrottle(Protocol):
+class FollowerThrottleConfigs(Protocol):
     """The configs of throttled followers."""
 
     def throttled_followers(self, topic: str) -> ThrottledReplicas:
@@ -22,11 +22,11 @@ class FollowerThrottle(Protocol):
         ...
 
 
-class ThrottledFetches:
+class FollowerThrottle:
     """The throttle of one fetcher. `quota` is the broker's; `resume` lets a partition be fetched again."""
 
     def __init__(
-        self, broker_id: int, throttle: FollowerThrottle, quota: ReplicationQuota, runtime: Runtime,
+        self, broker_id: int, throttle: FollowerThrottleConfigs, quota: ReplicationQuota, runtime: Runtime,
         resume: Callable[[FollowedPartition], object],
     ) -> None:  # fmt: skip
         self._broker_id = broker_id
@@ -34,16 +34,16 @@ class ThrottledFetches:
         self._quota = quota
         self._runtime = runtime
         self._resume = resume
-        self._fetched: dict[FollowedPartition, None] = {}
+        self._tracked: dict[FollowedPartition, None] = {}
         self._left_out: dict[FollowedPartition, None] = {}
         self._timer: Timer | None = None
 
-    def look_at(self, followed: FollowedPartition) -> None:
+    def track(self, followed: FollowedPartition) -> None:
         """Note whether a partition that is about to be fetched may be left out."""
         if self._is_listed(followed) and not self._is_in_sync(followed):
-            self._fetched[followed] = None
+            self._tracked[followed] = None
         else:
-            self._fetched.pop(followed, None)
+            self._tracked.pop(followed, None)
 
     def _is_listed(self, followed: FollowedPartition) -> bool:
         topic, number = followed.partition.name
@@ -57,21 +57,21 @@ class ThrottledFetches:
         """
         return followed.lag == 0 or self._broker_id in followed.partition.record.isr
 
-    def fetched(self, followed: FollowedPartition, byte_count: int) -> None:
+    def record(self, followed: FollowedPartition, byte_count: int) -> None:
         """Count fetched bytes if the partition is listed, in sync or not."""
         if self._is_listed(followed):
             self._quota.record(byte_count, self._runtime.now_ms())
 
-    def to_leave_out(self) -> list[FollowedPartition]:
+    def take_throttled(self) -> list[FollowedPartition]:
         """Return the partitions to leave out now; `resume` is called for them later."""
-        if not self._fetched:
+        if not self._tracked:
             return []
         wait_ms = self._quota.wait_ms(self._throttle.follower_rate(), self._runtime.now_ms())
         if not wait_ms:
             return []
-        found = list(self._fetched)
-        self._left_out |= self._fetched
-        self._fetched = {}
+        found = list(self._tracked)
+        self._left_out |= self._tracked
+        self._tracked = {}
         if self._timer is None:
             self._timer = self._runtime.call_later(wait_ms, self._waited)
         return found
@@ -82,9 +82,9 @@ class ThrottledFetches:
         for followed in left_out:
             self._resume(followed)
 
-    def forget(self, followed: FollowedPartition) -> None:
+    def untrack(self, followed: FollowedPartition) -> None:
         """Forget a partition that is no longer followed."""
-        self._fetched.pop(followed, None)
+        self._tracked.pop(followed, None)
         self._left_out.pop(followed, None)
 
     def stop(self) -> None:

@@ -13,13 +13,13 @@ from kraftbase.files.files import write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.replication.judges.lag import LedPartition
-from kraftlog.sim.replication.judges.partition import PartitionJudge
-from kraftlog.sim.replication.judges.promises import PartitionPromises
-from kraftlog.sim.replication.judges.replica_files import ReplicaFiles
-from kraftlog.sim.replication.judges.rules import (
+from kraftlog.sim.replication.checkers.lag import LedPartition
+from kraftlog.sim.replication.checkers.partition import PartitionChecker
+from kraftlog.sim.replication.checkers.promises import PartitionPromises
+from kraftlog.sim.replication.checkers.replica_files import ReplicaFiles
+from kraftlog.sim.replication.checkers.rules import (
     AGREE,
     CATCHES_UP,
     CUT,
@@ -33,7 +33,7 @@ from kraftlog.sim.replication.judges.rules import (
     READ,
     WATERMARK,
 )
-from kraftlog.sim.replication.judges.views import LeaderView, PartitionState, ReplicaView
+from kraftlog.sim.replication.checkers.views import LeaderView, PartitionState, ReplicaView
 
 LAG_MAX_MS = 1_000.0
 STATE = PartitionState(
@@ -52,12 +52,12 @@ def broken(title: str) -> object:
     return pytest.raises(Violation, match=title[title.rindex("(") + 1 : -1])
 
 
-def judge_of(view: ReplicaView = VIEW, *, flush_before_ack: bool = True) -> PartitionJudge:
+def checker_of(view: ReplicaView = VIEW, *, flush_before_ack: bool = True) -> PartitionChecker:
     """Broker 1 has led for a second; 2 and 3 have fetched from 5 when it began."""
-    judge = PartitionJudge(PartitionPromises("t-0", flush_before_ack), LAG_MAX_MS, STATE)
-    judge.committed(STATE, is_unclean=False)
-    judge.seen(view, LEADER, 0.0, 0.0)
-    return judge
+    checker = PartitionChecker(PartitionPromises("t-0", flush_before_ack), LAG_MAX_MS, STATE)
+    checker.committed(STATE, is_unclean=False)
+    checker.seen(view, LEADER, 0.0, 0.0)
+    return checker
 
 
 def fetches(led: LedPartition, broker_id: int, offset: int, now_ms: float, leader_end: int = 10) -> None:
@@ -83,26 +83,26 @@ def promises_of(*batches: Batch, epoch: int = 3, flush_before_ack: bool = True) 
 
 
 def test_guarantee_1_a_replica_that_is_caught_up_holds_the_high_watermark_until_it_has_it() -> None:
-    judge = judge_of()
-    fetches(judge.led[1], 2, 10, 100.0)
-    fetches(judge.led[1], 3, 10, 100.0)
-    fetches(judge.led[1], 3, 12, 200.0, leader_end=20)
+    checker = checker_of()
+    fetches(checker.led[1], 2, 10, 100.0)
+    fetches(checker.led[1], 3, 10, 100.0)
+    fetches(checker.led[1], 3, 12, 200.0, leader_end=20)
     grown = VIEW._replace(log_end=20, durable_end=20)
-    judge.seen(grown._replace(high_watermark=10), LEADER, 300.0, 0.0)
-    fetches(judge.led[1], 2, 20, 350.0, leader_end=20)
+    checker.seen(grown._replace(high_watermark=10), LEADER, 300.0, 0.0)
+    fetches(checker.led[1], 2, 20, 350.0, leader_end=20)
     with broken(CATCHES_UP):  # broker 3 is out of the ISR, and caught up
-        judge.seen(grown._replace(high_watermark=15), LEADER, 400.0, 0.0)
+        checker.seen(grown._replace(high_watermark=15), LEADER, 400.0, 0.0)
 
 
 def test_guarantee_1_a_replica_that_lags_does_not_hold_the_high_watermark() -> None:
-    judge = judge_of()
-    fetches(judge.led[1], 2, 10, 1_900.0)
-    fetches(judge.led[1], 3, 4, 1_900.0)
-    judge.seen(VIEW._replace(high_watermark=10), LEADER, 2_000.0, 0.0)
+    checker = checker_of()
+    fetches(checker.led[1], 2, 10, 1_900.0)
+    fetches(checker.led[1], 3, 4, 1_900.0)
+    checker.seen(VIEW._replace(high_watermark=10), LEADER, 2_000.0, 0.0)
 
 
 def test_guarantee_1_a_replica_that_has_the_high_watermark_joins() -> None:
-    led = judge_of().led[1]
+    led = checker_of().led[1]
     fetches(led, 3, 10, 100.0)
     with broken(CATCHES_UP):
         led.fetched(3, VIEW, LEADER, 100.0)
@@ -117,8 +117,8 @@ def test_guarantee_1_a_replica_that_has_the_high_watermark_joins() -> None:
     ids=["below the high watermark", "below the epoch's start", "of an old broker epoch"],
 )
 def test_guarantee_1_nobody_else_joins(offset: int, epoch_start: int, eligible: int) -> None:
-    judge = judge_of()
-    led = judge.led[1]
+    checker = checker_of()
+    led = checker.led[1]
     led.epoch_start = epoch_start
     fetches(led, 2, 10, 100.0)
     fetches(led, 3, offset, 100.0, leader_end=offset)
@@ -126,100 +126,100 @@ def test_guarantee_1_nobody_else_joins(offset: int, epoch_start: int, eligible: 
         pending=(1, 2, 3), maximal_isr=frozenset({1, 2, 3}), eligible={**LEADER.eligible, 3: eligible}
     )
     with broken(CATCHES_UP):
-        judge.seen(VIEW, asked, 110.0, 0.0)
+        checker.seen(VIEW, asked, 110.0, 0.0)
 
 
 def test_guarantee_1_nobody_joins_that_the_next_check_would_remove() -> None:
     """The flapping of KAFKA-4485: it has the high watermark, and lags."""
-    judge = judge_of()
-    fetches(judge.led[1], 2, 10, 1_900.0)
-    fetches(judge.led[1], 3, 6, 1_900.0)
+    checker = checker_of()
+    fetches(checker.led[1], 2, 10, 1_900.0)
+    fetches(checker.led[1], 3, 6, 1_900.0)
     asked = LEADER._replace(pending=(1, 2, 3), maximal_isr=frozenset({1, 2, 3}))
     with broken(CATCHES_UP):
-        judge.seen(VIEW, asked, 2_000.0, 0.0)
+        checker.seen(VIEW, asked, 2_000.0, 0.0)
 
 
 def test_guarantee_2_a_replica_that_lags_leaves_within_one_check() -> None:
-    judge = judge_of()
-    judge.seen(VIEW, LEADER, 1_400.0, 0.0)
+    checker = checker_of()
+    checker.seen(VIEW, LEADER, 1_400.0, 0.0)
     with broken(LEAVES):
-        judge.seen(VIEW, LEADER, 1_900.0, 0.0)
+        checker.seen(VIEW, LEADER, 1_900.0, 0.0)
 
 
 def test_guarantee_2_a_leader_that_hangs_or_waits_for_an_answer_has_as_long_after_that() -> None:
-    judge = judge_of()
+    checker = checker_of()
     leaving = LEADER._replace(pending=(1,))
-    judge.seen(VIEW, leaving, 1_900.0, 0.0)
-    judge.seen(VIEW, LEADER, 2_300.0, 0.0)
-    judge.seen(VIEW, LEADER, 2_900.0, 2_800.0)
+    checker.seen(VIEW, leaving, 1_900.0, 0.0)
+    checker.seen(VIEW, LEADER, 2_300.0, 0.0)
+    checker.seen(VIEW, LEADER, 2_900.0, 2_800.0)
     with broken(LEAVES):
-        judge.seen(VIEW, LEADER, 3_600.0, 2_800.0)
+        checker.seen(VIEW, LEADER, 3_600.0, 2_800.0)
 
 
 def test_guarantee_2_a_follower_always_one_small_batch_behind_does_not_leave() -> None:
-    judge = judge_of()
-    led = judge.led[1]
+    checker = checker_of()
+    led = checker.led[1]
     for now in range(0, 10_000, 50):
         end = 10 + now // 50
         fetches(led, 2, end - 1, float(now), leader_end=end)
-        judge.seen(VIEW._replace(log_end=end, durable_end=end), LEADER, float(now), 0.0)
+        checker.seen(VIEW._replace(log_end=end, durable_end=end), LEADER, float(now), 0.0)
     with broken(LEAVES):
-        judge.seen(VIEW._replace(log_end=300, durable_end=300), LEADER._replace(pending=(1,)), 10_000.0, 0.0)
+        checker.seen(VIEW._replace(log_end=300, durable_end=300), LEADER._replace(pending=(1,)), 10_000.0, 0.0)
 
 
 def test_guarantee_3_the_high_watermark_never_goes_back_in_an_epoch() -> None:
-    judge = judge_of()
+    checker = checker_of()
     with broken(WATERMARK):
-        judge.seen(VIEW._replace(high_watermark=4), LEADER, 100.0, 0.0)
-    judge = judge_of()
-    judge.seen(VIEW._replace(high_watermark=4, leader_epoch=4), LEADER._replace(partition_epoch=8), 100.0, 0.0)
+        checker.seen(VIEW._replace(high_watermark=4), LEADER, 100.0, 0.0)
+    checker = checker_of()
+    checker.seen(VIEW._replace(high_watermark=4, leader_epoch=4), LEADER._replace(partition_epoch=8), 100.0, 0.0)
 
 
 def test_guarantee_4_every_member_has_what_is_below_the_high_watermark() -> None:
-    judge = judge_of()
-    judge.seen(VIEW._replace(broker_id=2, durable_end=5), None, 0.0, 0.0)
-    judge.check_members()
-    judge.seen(VIEW._replace(broker_id=2, durable_end=4), None, 0.0, 0.0)
+    checker = checker_of()
+    checker.seen(VIEW._replace(broker_id=2, durable_end=5), None, 0.0, 0.0)
+    checker.check_members()
+    checker.seen(VIEW._replace(broker_id=2, durable_end=4), None, 0.0, 0.0)
     with broken(MEMBERS):
-        judge.check_members()
-    judge.check_members(powerless=[2])
+        checker.check_members()
+    checker.check_members(powerless=[2])
 
 
 def test_guarantee_4_the_leader_itself_has_it_on_its_disk() -> None:
-    judge = judge_of()
-    fetches(judge.led[1], 2, 10, 50.0)
+    checker = checker_of()
+    fetches(checker.led[1], 2, 10, 50.0)
     with broken(MEMBERS):
-        judge.seen(VIEW._replace(high_watermark=8, durable_end=7), LEADER, 100.0, 0.0)
-    judge = judge_of(flush_before_ack=False)
-    fetches(judge.led[1], 2, 10, 50.0)
-    judge.seen(VIEW._replace(high_watermark=8, durable_end=7), LEADER, 100.0, 0.0)
+        checker.seen(VIEW._replace(high_watermark=8, durable_end=7), LEADER, 100.0, 0.0)
+    checker = checker_of(flush_before_ack=False)
+    fetches(checker.led[1], 2, 10, 50.0)
+    checker.seen(VIEW._replace(high_watermark=8, durable_end=7), LEADER, 100.0, 0.0)
 
 
 # --- ISRs and leaders -------------------------------------------------------------------------------------------------
 
 
 def test_a_leader_waits_for_everybody_that_the_controller_has_in_the_isr() -> None:
-    judge = judge_of()
+    checker = checker_of()
     with broken(MAXIMAL):
-        judge.committed(replace(STATE, partition_epoch=8, isr=(1, 2, 3)), is_unclean=False)
-    judge = judge_of()
+        checker.committed(replace(STATE, partition_epoch=8, isr=(1, 2, 3)), is_unclean=False)
+    checker = checker_of()
     joining = LEADER._replace(pending=(1, 2, 3), maximal_isr=frozenset({1, 2, 3}))
-    fetches(judge.led[1], 3, 10, 100.0)
-    judge.seen(VIEW, joining, 100.0, 0.0)
-    judge.committed(replace(STATE, partition_epoch=8, isr=(1, 2, 3)), is_unclean=False)
+    fetches(checker.led[1], 3, 10, 100.0)
+    checker.seen(VIEW, joining, 100.0, 0.0)
+    checker.committed(replace(STATE, partition_epoch=8, isr=(1, 2, 3)), is_unclean=False)
 
 
 def test_a_leader_takes_for_the_isr_what_the_controller_has_committed() -> None:
-    judge = judge_of()
+    checker = checker_of()
     with broken(MAXIMAL):
-        judge.seen(VIEW, LEADER._replace(isr=(1,)), 100.0, 0.0)
+        checker.seen(VIEW, LEADER._replace(isr=(1,)), 100.0, 0.0)
 
 
 def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
-    judge = judge_of()
-    fetches(judge.led[1], 2, 10, 50.0)
+    checker = checker_of()
+    fetches(checker.led[1], 2, 10, 50.0)
     with broken(ENOUGH):
-        judge.seen(VIEW._replace(high_watermark=8), LEADER._replace(min_isr=3), 100.0, 0.0)
+        checker.seen(VIEW._replace(high_watermark=8), LEADER._replace(min_isr=3), 100.0, 0.0)
 
 
 def test_one_broker_leads_in_an_epoch() -> None:
@@ -233,22 +233,22 @@ def test_one_broker_leads_in_an_epoch() -> None:
 
 def test_nothing_is_cut_below_the_high_watermark() -> None:
     follower = VIEW._replace(broker_id=2)
-    judge = judge_of()
-    judge.seen(follower, None, 0.0, 0.0)
-    judge.seen(follower._replace(log_end=5), None, 0.0, 0.0)
+    checker = checker_of()
+    checker.seen(follower, None, 0.0, 0.0)
+    checker.seen(follower._replace(log_end=5), None, 0.0, 0.0)
     with broken(CUT):
-        judge.seen(follower._replace(log_end=4), None, 0.0, 0.0)
+        checker.seen(follower._replace(log_end=4), None, 0.0, 0.0)
 
 
 def test_what_an_unclean_leader_lacks_is_cut() -> None:
     follower = VIEW._replace(broker_id=2)
-    judge = judge_of()
-    judge.seen(follower, None, 0.0, 0.0)
-    judge.committed(replace(STATE, leader=3, leader_epoch=4, partition_epoch=8, isr=(3,)), is_unclean=True)
-    judge.seen(follower._replace(log_end=4, leader_epoch=4), None, 0.0, 0.0)
-    judge.seen(follower._replace(log_end=9, leader_epoch=4, high_watermark=9, last_epoch=4), None, 0.0, 0.0)
+    checker = checker_of()
+    checker.seen(follower, None, 0.0, 0.0)
+    checker.committed(replace(STATE, leader=3, leader_epoch=4, partition_epoch=8, isr=(3,)), is_unclean=True)
+    checker.seen(follower._replace(log_end=4, leader_epoch=4), None, 0.0, 0.0)
+    checker.seen(follower._replace(log_end=9, leader_epoch=4, high_watermark=9, last_epoch=4), None, 0.0, 0.0)
     with broken(CUT):
-        judge.seen(follower._replace(log_end=8, leader_epoch=4, high_watermark=8, last_epoch=4), None, 0.0, 0.0)
+        checker.seen(follower._replace(log_end=8, leader_epoch=4, high_watermark=8, last_epoch=4), None, 0.0, 0.0)
 
 
 # --- promises ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kraftbase.files.files import join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.partition import TopicPartition
 from kraftlog.sim.engine.virtual.crash import Crash
-from kraftlog.sim.replication.court import Court
+from kraftlog.sim.replication.checker import Checker
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
@@ -33,11 +33,11 @@ from kraftlog.storage.formats.names import (
 _BEHIND_BASE_OFFSET_AND_EPOCH: Final = 16
 
 
-class Surroundings(Protocol):
+class BitRotWorld(Protocol):
     """The part of the world that this fault needs."""
 
     parameters: ReplicationParameters
-    court: Court
+    checker: Checker
     machines: dict[int, Machine]
 
     def topic_of(self, key: Key) -> Topic | None:
@@ -50,7 +50,7 @@ class Surroundings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RottenLog:
+class CorruptLog:
     """A changed byte of a replica's log."""
 
     broker_id: int
@@ -59,12 +59,12 @@ class RottenLog:
     right: int
 
 
-class Rot:
+class BitRot:
     """The changed bytes on all disks."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: BitRotWorld) -> None:
         self._world = world
-        self._logs: dict[TopicPartition, RottenLog] = {}
+        self._logs: dict[TopicPartition, CorruptLog] = {}
 
     def is_known(self, broker_id: int, partition: TopicPartition) -> bool:
         """Whether a replica's log is corrupted, or was: the damage is no bug."""
@@ -87,14 +87,14 @@ class Rot:
         partition, path, position = random.choice(found)
         right = read_whole(machine.files, path)[position]
         machine.files.damage(path, position, bytes([right ^ 1 << random.randrange(8)]))
-        self._logs[partition] = RottenLog(machine.broker_id, path, position, right)
+        self._logs[partition] = CorruptLog(machine.broker_id, path, position, right)
         return True
 
     def _candidates(self, machine: Machine) -> list[TopicPartition]:
         """Return the partitions that other replicas can serve at present."""
         found = []
-        for key, judge in self._world.court.judges.items():
-            topic, state = self._world.topic_of(key), judge.state
+        for key, checker in self._world.checker.partitions.items():
+            topic, state = self._world.topic_of(key), checker.state
             if topic is None or machine.broker_id not in state.replicas or not {*state.isr} - {machine.broker_id}:
                 continue
             partition = TopicPartition(topic.name, key[1])
@@ -122,20 +122,20 @@ class Rot:
 
     def count_copied(self) -> None:
         """Hit the mark of logs that were copied again: their former files are kept next to them."""
-        for partition, rotten in self._logs.items():
-            machine = self._world.machines[rotten.broker_id]
-            names = machine.files.list_directory(rotten.path.split("/")[0])
+        for partition, corrupt in self._logs.items():
+            machine = self._world.machines[corrupt.broker_id]
+            names = machine.files.list_directory(corrupt.path.split("/")[0])
             if any(is_stray_directory(name, partition) for name in names):
                 machine.marks.hit("a damaged log was copied again")
 
     def put_back(self) -> None:
         """Put each segment back that is still set aside, as an operator, and restart its broker."""
-        for rotten in self._logs.values():
-            machine = self._world.machines[rotten.broker_id]
-            if machine.files.exists(rotten.path + DAMAGED_SUFFIX):
+        for corrupt in self._logs.values():
+            machine = self._world.machines[corrupt.broker_id]
+            if machine.files.exists(corrupt.path + DAMAGED_SUFFIX):
                 if machine.is_up:
                     machine.end(Crash.KILLED, 1)
-                machine.files.rename(rotten.path + DAMAGED_SUFFIX, rotten.path)
-                machine.files.fsync_directory(rotten.path.rpartition("/")[0])
-                machine.files.damage(rotten.path, rotten.position, bytes([rotten.right]))
+                machine.files.rename(corrupt.path + DAMAGED_SUFFIX, corrupt.path)
+                machine.files.fsync_directory(corrupt.path.rpartition("/")[0])
+                machine.files.damage(corrupt.path, corrupt.position, bytes([corrupt.right]))
                 machine.marks.hit("an operator put a segment back")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kraftbase.files.files import FileSystem, join, read_whole
-from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
-from kraftlog.sim.broker_log.judges.rules import OFFSETS
+from kraftlog.sim.broker_log.checkers.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.checkers.rules import OFFSETS
 from kraftlog.sim.engine.violation import Violation
 
 _SUFFIX: Final = ".log"
