@@ -181,15 +181,20 @@ async def test_one_that_waits_may_go_at_once(tmp_path: Path) -> None:
 async def test_the_command_says_that_it_waits_and_ends_on_ctrl_c(tmp_path: Path) -> None:
     async with a_client(tmp_path) as (cluster, client), a_life(client) as life:
         await life.unfenced()
-        options = ("--id", 1, "--endpoint", "PLAINTEXT://localhost:9093", "--data-dir", tmp_path / "broker")
+        options = ("--id", 1, "--endpoint", "PLAINTEXT://localhost:0", "--data-dir", tmp_path / "broker")
         line = command("brokers", "run", *options, "--bootstrap-server", cluster.endpoints[1])
         process = await asyncio.create_subprocess_exec(
             *line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
         )
-        assert process.stderr is not None
-        assert (await process.stderr.readline()).decode().startswith(WAITS)
-        process.send_signal(signal.SIGINT)
-        output, errors = await process.communicate()
+        try:
+            assert process.stderr is not None
+            assert (await process.stderr.readline()).decode().startswith(WAITS)
+            process.send_signal(signal.SIGINT)
+            output, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
     assert (process.returncode, output, errors) == (0, b"Broker 1 has shut down.\n", b"")
 
 
