@@ -67,7 +67,7 @@ class Epochs:
     def named(self) -> list[int]:
         return [3]
 
-    def note(self, broker_epoch: int, older_log_dirs: object, on_noted: OnDone) -> None:
+    def store(self, broker_epoch: int, older_log_dirs: object, on_noted: OnDone) -> None:
         assert adopted_incarnation(self.files, DIRECTORY) == ADOPTED
         on_noted(FlushFailed("not now") if self.is_broken else None)
 

@@ -46,7 +46,7 @@ def notes_no_registration() -> list[Any]:
     def note(self: RegisteredEpochs, broker_epoch: int, older_log_dirs: object, on_noted: OnDone) -> None:
         on_noted(None)
 
-    return [instead(RegisteredEpochs, "note", note)]
+    return [instead(RegisteredEpochs, "store", note)]
 
 
 @mutation("a heartbeat is sent before the log directories have noted the epoch", "CT-38")
@@ -58,7 +58,7 @@ def does_not_wait_for_the_note() -> list[Any]:
         noted(self, broker_epoch, older_log_dirs, lambda error: None)
         on_noted(None)
 
-    return [instead(RegisteredEpochs, "note", note)]
+    return [instead(RegisteredEpochs, "store", note)]
 
 
 @mutation("a registration names no epochs of log directories", "CT-38")

@@ -147,7 +147,7 @@ class Stage:
     def log_dir_space(self) -> Sequence[LogDirSpace]:
         return ()
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         self.lines.append(f"tells: {message}")
 
     def decided(self, decision: Decision) -> None:

@@ -264,7 +264,7 @@ class Stage:
         self._incarnations += 1
         return UUID(int=self._incarnations)
 
-    def tell(self, message: str) -> None:
+    def show_progress(self, message: str) -> None:
         self.lines.append(f"tells: {message}")
 
     def opened(self, parts: Parts) -> None:
