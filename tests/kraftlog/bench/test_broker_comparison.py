@@ -181,7 +181,7 @@ def test_figures_are_chosen_by_name_once_each() -> None:
 def test_an_unknown_figure_is_a_usage_error_that_lists_the_known_ones(run: Run) -> None:
     said = run("bench", "broker", "--only", "idle,everything")
     assert said.code == 2
-    assert "'everything' is no figure" in said.errors
+    assert "unknown figure 'everything'" in said.errors
     assert "consume-cold" in said.errors
 
 

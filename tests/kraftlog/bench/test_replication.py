@@ -110,5 +110,5 @@ def test_a_stopped_process_is_known_by_its_letter() -> None:
 def test_an_unknown_figure_is_a_usage_error_that_lists_the_known_ones(run: Run) -> None:
     said = run("bench", "replication", "--only", "produce-1,everything")
     assert said.code == 2
-    assert "'everything' is no figure" in said.errors
+    assert "unknown figure 'everything'" in said.errors
     assert "follower-stopped" in said.errors

@@ -75,7 +75,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         ("node.id = 'x'", 'node.id = "x": it must be a whole number'),
         ("log.retention.ms = 'x'", "'x' is no value for the broker config log.retention.ms"),
         ("log.retention.ms = [1]", "log.retention.ms = [1]: it must be text, a number"),
-        ("num.io.threads = 3", "num.io.threads changes nothing"),
+        ("num.io.threads = 3", "num.io.threads has no effect"),
         ("num.partitions = 3", "auto.create.topics.enable is false"),
         ("listeners = 'x'", "'x' is not a listener; write NAME://host:port"),
         ("log.level = 'loud'", "it must be one of debug, info, warning, error"),

@@ -28,7 +28,7 @@ class Slow:
         self.happened: list[str] = []
         self.arrived_ms: set[float] = set()
 
-    def take(self, operation: Operation, on_result: OnResult, arrived_ms: float) -> None:
+    def process(self, operation: Operation, on_result: OnResult, arrived_ms: float) -> None:
         self._runtime.time_ms += self._take_ms
         self.happened.append(str(operation.correlation_id))
         self.arrived_ms.add(arrived_ms)

@@ -13,7 +13,7 @@ from kraftbase.errors import ErrorCode
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import AclFilter, Operation
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, QuotaEntity
-from tests.kraftlog.controller.errors.cases import Case, refused
+from tests.kraftlog.controller.errors.cases import Case, provokes, refused
 from tests.kraftlog.controller.errors.world import World, running_world
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -143,6 +143,8 @@ async def test_ct63_a_quota_or_access_control_entry_that_cannot_be_is_refused(wo
     await world.refuses(case)
 
 
+@provokes("CT-63: deletion of too many", ErrorCode.RECORD_LIST_TOO_LARGE)
+@provokes("CT-63: too many filters", ErrorCode.INVALID_REQUEST)
 async def test_ct63_a_deletion_of_more_than_one_batch_holds_is_refused(crowded: World) -> None:
     for case in TOO_MANY:  # one test: to make so many entries takes longer than both
         await crowded.refuses(case)

@@ -62,9 +62,9 @@ class Readers(RuleBasedStateMachine):
         self.waiting: list[Waiting] = []
 
     def _take(
-        self, session_id: int, epoch: int, asked: dict[int, int], forgotten: list[int], is_follower: bool = False
+        self, session_id: int, epoch: int, requested: dict[int, int], forgotten: list[int], is_follower: bool = False
     ) -> FetchContext | ErrorCode:
-        positions = {key(number): FetchPosition(offset, 100) for number, offset in asked.items()}
+        positions = {key(number): FetchPosition(offset, 100) for number, offset in requested.items()}
         intent = FetchIntent(session_id, epoch, positions, [key(one) for one in forgotten], False, is_follower)
         return fetch_context(self.real, intent, self.now_ms)
 
@@ -86,36 +86,36 @@ class Readers(RuleBasedStateMachine):
         is_last=st.sampled_from([False, False, False, True]),
     )  # fmt: skip
     def read_all(
-        self, data: st.DataObject, named: int, asked: dict[int, int], is_follower: bool, is_last: bool
+        self, data: st.DataObject, named: int, requested: dict[int, int], is_follower: bool, is_last: bool
     ) -> None:
-        context = self._take(named, -1 if is_last else 0, asked, [], is_follower)
+        context = self._take(named, -1 if is_last else 0, requested, [], is_follower)
         assert not isinstance(context, ErrorCode)
         self.model.close(named)
         results, told = self._answer(context, data)
-        assert [one.number for one, _ in told.results] == list(asked)
+        assert [one.number for one, _ in told.results] == list(requested)
         assert told.error is ErrorCode.NONE
-        if is_last or not self.model.has_room(len(asked), is_follower, self.now_ms):
+        if is_last or not self.model.has_room(len(requested), is_follower, self.now_ms):
             assert told.session_id == 0
             return
         self.made += 1
         assert told.session_id == self.made
         session = ModelSession(self.made, is_follower, self.now_ms, self.now_ms, 0)
-        session.ask(asked, [])
+        session.ask(requested, [])
         session.commit(results)
-        session.order = list(asked)
+        session.order = list(requested)
         self.model.add(session)
 
     @rule(
         data=st.data(), requested=FEW, forgotten=st.lists(NUMBERS, max_size=3), is_wrong=st.sampled_from([0, 0, 0, 1])
     )
     @precondition(lambda self: self.model.sessions)
-    def read_on(self, data: st.DataObject, asked: dict[int, int], forgotten: list[int], is_wrong: int) -> None:
+    def read_on(self, data: st.DataObject, requested: dict[int, int], forgotten: list[int], is_wrong: int) -> None:
         session = data.draw(st.sampled_from(self.model.sessions))
-        context = self._take(session.session_id, session.epoch + is_wrong, asked, forgotten)
+        context = self._take(session.session_id, session.epoch + is_wrong, requested, forgotten)
         if is_wrong:
             assert context is ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return
-        session.ask(asked, forgotten)
+        session.ask(requested, forgotten)
         if not session.offsets:
             self.model.close(session.session_id)
             assert not isinstance(context, ErrorCode)
