@@ -168,7 +168,7 @@ def test_a_whole_copy_beside_a_damaged_one_is_kept_and_can_be_used_as_the_line_s
         set_copies_aside(broker.manager, CLICKS, TOPIC_ID, broker.manager.directories[0].directory_id)
     assert broker.manager.assess(CLICKS, TOPIC_ID) is Finding.DAMAGED
     (line,) = lines
-    assert "keep this one" in line["event"]
+    assert "Keep this one" in line["event"]
     assert "delete" not in line["event"]
     broker.end("kill")
     lose_directory(broker.files)

@@ -39,7 +39,7 @@ class LoopProcess:
 
     def __init__(self) -> None:
         self.machine = SimpleNamespace(database=Database(CLUSTER_ID, random.Random(1), Marks()), view=SimpleNamespace())
-        self.environment = SimpleNamespace(marks=Marks(), append_kill_rate=0.0)
+        self.host = SimpleNamespace(marks=Marks(), append_kill_rate=0.0)
         self.step = Step(0, cast(Any, self.machine.view), "test")
 
     def crash_point(self) -> None:
