@@ -49,7 +49,11 @@ FETCH: Final = b"\x00\x01"
 RECORDS: Final = [b"kept-%d" % number for number in range(200)]
 LOG_LINES_MAX: Final = 60
 LOG_BYTES_MAX: Final = 64 * 1024
+ASK_SECONDS: Final = 2.0
+"""The client asks for the leader once in a call, and does not hear of one that comes later."""
+
 NO_LEADER: Final = (
+    confluent_kafka.KafkaError._TIMED_OUT,
     confluent_kafka.KafkaError._UNKNOWN_PARTITION,
     confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
     confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -123,7 +127,7 @@ def watermarks(consumer: confluent_kafka.Consumer, partition: confluent_kafka.To
 
     def has_leader() -> bool:
         try:
-            found.append(consumer.get_watermark_offsets(partition, WAIT_SECONDS))
+            found.append(consumer.get_watermark_offsets(partition, ASK_SECONDS))
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() not in NO_LEADER:
                 raise
