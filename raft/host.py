@@ -185,7 +185,7 @@ def _say_opened(node_id: NodeId, log: SegmentedLog) -> None:
     logger.info("log opened", node=node_id, recovery=str(log.recovery))
     if log.new_directory is not None:
         logger.warning(
-            "directory is new: until its voter has caught up with a leader, it votes only with voters of empty logs",
+            "directory is new: until its voter catches up with a leader, it votes only for candidates with empty logs",
             node=node_id,
             reason=log.new_directory.reason,
         )

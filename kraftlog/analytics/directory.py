@@ -92,7 +92,8 @@ def _refuse_foreign(directory: Path, part: str) -> None:
     foreign = next((name for name in _names(path) if not _OWN_NAMES[part].fullmatch(name)), None)
     if foreign is not None:
         raise DirectoryError(
-            f"{path} holds {foreign!r}, which is not part of an export; name an empty directory or an export's"
+            f"{path} holds {foreign!r}, which is not part of an export; name an empty"
+            " directory, or the directory of an export"
         )
 
 

@@ -44,7 +44,7 @@ _VALUES: Final = itertools.count(1)
 
 @dataclass(slots=True)
 class Load:
-    """The result of concurrent callers."""
+    """The results of callers that ran at the same time."""
 
     seconds: float = 0.0
     acknowledged: int = 0

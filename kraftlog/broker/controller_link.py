@@ -20,10 +20,10 @@ from raft.rpc import codec
 
 
 class ControllerLink:
-    """`ControllerPort` over an admin client, which its owner closes. Close the link."""
+    """`ControllerPort` over an admin client. The caller must close the link; the client's owner closes the client."""
 
     def __init__(self, client: AdminClient, on_fatal: Callable[[BaseException], None]) -> None:
-        """`on_fatal` is called with a bug in the client."""
+        """`on_fatal` is called with an exception that only a bug in the client can raise."""
         self._client = client
         self._answers = AwaitedAnswers(on_fatal)
 
@@ -47,7 +47,7 @@ class ChannelLink:
     def __init__(
         self, client: AdminClient, endpoints: Sequence[Endpoint], on_fatal: Callable[[BaseException], None]
     ) -> None:
-        """`endpoints` are nodes of the cluster; `on_fatal` is called with a bug in a callback."""
+        """`endpoints` are nodes of the cluster; `on_fatal` is called with the exception that a callback raises."""
         self._client = client
         self._endpoints = endpoints
         self._answers = AwaitedAnswers(on_fatal)

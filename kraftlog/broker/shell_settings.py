@@ -68,7 +68,7 @@ def shell_settings(
 
 
 def fetch_settings(settings: BrokerSettings) -> FetchSettings:
-    """Return how the broker's replicas fetch."""
+    """Return the settings by which the broker's replicas fetch."""
     return FetchSettings(
         wait_max_ms=settings.whole(REPLICA_FETCH_WAIT_MAX),
         min_bytes=settings.whole(REPLICA_FETCH_BYTES_MIN),

@@ -157,7 +157,8 @@ def _check_directories(what: str, entry: Mapping[str, Any], num_replicas: int) -
     for directory in directories:
         if directory != ANY_DIRECTORY:
             raise ConfigurationError(
-                f'{what}: replicas are not moved to the directory {_shown(directory)}; write "{ANY_DIRECTORY}"'
+                f"{what}: a log directory cannot be chosen for a replica, but log_dirs has {_shown(directory)}; write"
+                f' "{ANY_DIRECTORY}", and the broker chooses'
             )
 
 

@@ -78,7 +78,7 @@ class NodeConfig:
             )
 
     def _check_listeners(self) -> None:
-        """Each address that other nodes are given is one that this node listens on."""
+        """Check that this node listens on the port of each address that the configuration gives for it to others."""
         for_clients, for_replicas = dict(self.client_listeners), dict(self.voters)
         if for_clients and for_clients.keys() != for_replicas.keys():
             raise ConfigurationError(

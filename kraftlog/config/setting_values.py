@@ -82,7 +82,7 @@ def directory(value: object) -> Path:
     """Accept a path."""
     path = text(value)
     if "\0" in path:
-        raise ConfigurationError("it must be a path, which has no NUL character")
+        raise ConfigurationError("a path must not contain a NUL character")
     return Path(path).expanduser()
 
 

@@ -38,7 +38,7 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 # page. While the second page is on its way, a partition of the first one may lose a member of its ISR and have an
 # eligible replica again. `Written.about_eligible` counts such appends, and the pages begin again with the first.
 def alter(state: MetadataState, request: AlterConfigsRequest, context: DecisionContext) -> Decision:
-    """The configs that change, after the records that must precede them."""
+    """Decide on new values of configs: first the records that must precede them, then the configs' own records."""
     change = partial(alter_configs, request=request, tiering_enabled=context.config.remote_log_storage_system_enable)
     records, response = change(state)
     result = OperationResult(alter_configs=response)

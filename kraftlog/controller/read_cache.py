@@ -58,7 +58,10 @@ class ReadCache:
         return None
 
     def keep(self, table: Table[R], prefix: Key, rows: Sequence[tuple[Key, R]]) -> None:
-        """Keep `rows`, which are all whose key begins with `prefix`, in order, unless they alone are too many."""
+        """Cache `rows`: all rows whose key begins with `prefix`, in order.
+
+        They are not cached if they alone exceed the cache's limits.
+        """
         is_message = table.kind is not None or table.is_index
         if table.partition_of is not None or not is_message or len(rows) >= self._rows_max:
             return

@@ -158,7 +158,8 @@ def check_replicated(data: Buffer, end_offset: int, epochs: range) -> list[Batch
             if not end_offset <= header.base_offset <= header.last_offset < _OFFSET_MAX:
                 raise MalformedBytes(
                     f"batch at offset {header.base_offset}",
-                    f"it ends at {header.last_offset}; it must not begin before offset {end_offset}",
+                    f"it has offsets {header.base_offset} to {header.last_offset}; they must ascend from"
+                    f" {end_offset} or above",
                 )
             if header.leader_epoch not in epochs:
                 raise MalformedBytes(

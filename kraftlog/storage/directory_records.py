@@ -161,7 +161,8 @@ class DirectoryRecords:
         )
         if not is_behind:
             logger.warning(
-                "checkpoints differ from the inventory, which is used", log=directory_name(partition), path=self._path,
+                "checkpoints differ from the inventory; the inventory is used",
+                log=directory_name(partition), path=self._path,
                 log_start_offset=checkpointed.log_start_offset, inventory_log_start_offset=found.log_start_offset,
                 recovery_point=checkpointed.recovery_point, inventory_recovery_point=found.recovery_point,
             )  # fmt: skip

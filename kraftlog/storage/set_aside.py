@@ -97,8 +97,9 @@ def set_stray_aside(logs: LogManager, partition: TopicPartition) -> None:
 def set_strays_aside(logs: LogManager, topic_id_of: Callable[[TopicPartition], UUID | None]) -> Steps:
     """Set every log aside whose partition has no replica here, or whose topic id differs from that of its files.
 
-    The files stay, as in Kafka: consider a cluster whose controllers were restored from an old snapshot. A log that
-    cannot be renamed is not used either; the next startup tries again.
+    The files are kept, as in Kafka: if the controllers were restored from an old snapshot, the metadata may lack
+    partitions whose records are still wanted. A log that cannot be renamed is not used either; the next startup tries
+    to rename it again.
     """
     for directory in logs.directories:
         for some in slices([*directory.logs, *directory.damaged], SLICE_LINES):

@@ -13,7 +13,11 @@ from raft.core.types import OffsetAndEpoch
 
 
 def refuse_pre_vote(environment: Environment, replica: ReplicaState, request: VoteRequest) -> str | None:
-    """Grant a pre-vote if this replica has lost its leader and the logs allow it."""
+    """Return why a pre-vote is refused; None: granted.
+
+    It is granted if this replica does not lead, no leader has answered it within the fetch timeout, and the logs allow
+    the vote.
+    """
     refusal = _refuse_while_new(replica, request)
     if refusal is not None:
         return refusal

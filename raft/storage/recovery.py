@@ -366,7 +366,7 @@ class _Recovery:
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
         if segment.end_offset < start_offset:
             if reaches_past_start:
-                raise self._corrupt(segment, f"a valid frame follows behind the log's start {start_offset}")
+                raise self._corrupt(segment, f"a valid frame with records above the log's start {start_offset} follows")
         elif first_behind is not None and not has_lost_sector(data, segment.end_position, first_behind):
             raise self._corrupt(segment, f"a valid frame follows at byte {first_behind}")
         self._torn_bytes = torn_end - segment.end_position

@@ -286,7 +286,7 @@ class MetadataStore:
         try:
             is_done = self._write_ahead_log.start_over()
         except sqlite3.Error as error:
-            logger.warning("the write-ahead log of the metadata database stays; it is tried again", reason=str(error))
+            logger.warning("could not remove the write-ahead log of the metadata database", reason=str(error))
         else:
             if not is_done:
                 logger.warning("a reader holds the write-ahead log of the metadata database", path=str(self.path))

@@ -94,8 +94,11 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
 
     @asynccontextmanager
     async def _opened(self, request: snapshot_pb2.ReadSnapshotRequest) -> AsyncIterator[SnapshotReader]:
-        """The snapshot, verified to be whole. It is closed after the block, and counted as being read until then, even
-        if the caller left meanwhile."""
+        """Open a snapshot and verify that it is whole.
+
+        It is closed, and no longer counts as being read, at the end of the `async with` block. If the caller leaves
+        while the snapshot is being opened, that happens when the opening has ended.
+        """
         if self._reads >= self._limits.snapshot_reads_max:
             raise over_limit("snapshot_reads_max", self._limits.snapshot_reads_max)
         self._reads += 1

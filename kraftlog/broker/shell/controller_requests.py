@@ -35,8 +35,9 @@ class ControllerRequests:
         config: Callable[[str], str],
         timeout_ms: int = TIMEOUT_MS,
     ) -> None:
-        """`channel` is the broker's own, so that clients' requests do not delay these. `config` returns the value of a
-        broker config here. `timeout_ms` is how long a request may take, except for the creation of topics."""
+        """`channel` is the broker's own, so that clients' requests do not delay these. `config` returns this
+        broker's value of a broker config, by name. `timeout_ms` is how long a request may take, except for the
+        creation of topics."""
         self._config = config
         self._timeout_ms = timeout_ms
         self._channel = channel

@@ -85,7 +85,7 @@ class Maintenance:
 
 
 def at_once(work: Callable[[], object]) -> Callable[[], Steps]:
-    """Return the same work as a single step."""
+    """Wrap `work` so that it runs as a single step."""
 
     def steps() -> Steps:
         work()

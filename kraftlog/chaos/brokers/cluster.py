@@ -60,14 +60,14 @@ class ClusterWithBrokers(LocalCluster):
                 raise NodeDied(death.code, str(death)) from None
 
     async def kill(self, node_id: NodeId, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send its process a signal that ends it, and wait for its end."""
+        """Send a signal that ends the process of a node or broker, and wait for its end."""
         if self._is_broker(node_id):
             await self.brokers.kill(node_id, number)
         else:
             await super().kill(node_id, number)
 
     def send_signal(self, node_id: NodeId, number: signal.Signals) -> None:
-        """Send its process a signal."""
+        """Send a signal to the process of a node or broker."""
         if self._is_broker(node_id):
             self.brokers.send_signal(node_id, number)
         else:

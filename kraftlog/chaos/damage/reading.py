@@ -175,7 +175,7 @@ def _seek(client: Client, leader: int, at: At, offset: int) -> Entry | None:
 
 
 def resend(client: Client, leader: int, contents: Contents, reading: Reading) -> None:
-    """Send the last batch of the partition's idempotent producer again, as after an answer that was lost."""
+    """Send the last batch of the partition's idempotent producer again, as if its answer had been lost."""
     if contents.last_idempotent is None:
         return
     try:

@@ -77,13 +77,13 @@ class Site:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def save(self, image: Path) -> None:
-        """Copy everything to `image`. No process may run."""
+        """Copy everything to `image`. No process may be running."""
         for log in (self.path / "logs").iterdir():
             log.unlink()
         _copy(self.path, image)
 
     def restore(self, image: Path) -> None:
-        """Restore the files from `image`. No process may run."""
+        """Restore the files from `image`. No process may be running."""
         shutil.rmtree(self.path)
         _copy(image, self.path)
 

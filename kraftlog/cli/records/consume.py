@@ -122,7 +122,9 @@ def _stop(end: str | None, *, until_end: bool) -> Position | None:
         return END if until_end else None
     position = usage(parse_position, end, "--to")
     if position == BEGINNING:
-        raise typer.BadParameter("no record is before the beginning; give end, an offset or a time", param_hint="--to")
+        raise typer.BadParameter(
+            "there are no records before the beginning; give end, an offset or a time", param_hint="--to"
+        )
     return position
 
 

@@ -147,7 +147,7 @@ def _check_entity(parts: _Parts) -> Mapping[str, QuotaKind]:
     if IP not in types:
         return CLIENT_KEYS
     if len(types) > 1:
-        raise invalid_request(f"the entity {_shown(parts)} has an ip and another type; an ip stands alone")
+        raise invalid_request(f"the entity {_shown(parts)} has an ip and another type; an ip must be the only part")
     _check_address(parts[0][1])
     return IP_KEYS
 

@@ -126,11 +126,11 @@ def records_of(path: Path, batch: RecordBatch) -> tuple[Record, ...]:
     try:
         return batch.records()
     except KraftlogError as error:
-        raise CorruptLog(f"{path}: {error}; copy it again, or read another controller's") from None
+        raise CorruptLog(f"{path}: {error}; copy it again, or read from another controller") from None
 
 
 def unreadable(path: Path, offset: int, error: MalformedBytes) -> StorageError:
     """The error to raise for a record that cannot be read."""
     if isinstance(error, UnknownFormat):
         return StorageError(f"{path}: the record at offset {offset}: {error}; {NEWER}")
-    return CorruptLog(f"{path}: the record at offset {offset}: {error}; copy it again, or read another controller's")
+    return CorruptLog(f"{path}: the record at offset {offset}: {error}; copy it again, or read from another controller")

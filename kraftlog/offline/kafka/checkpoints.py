@@ -37,7 +37,7 @@ def read_header(path: Path) -> CheckpointHeader:
     """The description of a checkpoint in its first batch. Raises CorruptSnapshot, and StorageError."""
     for found in found_batches(path):
         return _header(path, found.batch)
-    raise CorruptSnapshot(f"{path} is empty; copy it again, or read another controller's")
+    raise CorruptSnapshot(f"{path} is empty; copy it again, or read from another controller")
 
 
 def checkpoint_records(path: Path, progress: Progress | None = None) -> Iterator[tuple[Message, int]]:
@@ -48,7 +48,9 @@ def checkpoint_records(path: Path, progress: Progress | None = None) -> Iterator
     is_begun = is_whole = False
     for found in found_batches(path, progress):
         if is_whole:
-            raise CorruptSnapshot(f"{path} has a batch after its footer; copy it again, or read another controller's")
+            raise CorruptSnapshot(
+                f"{path} has a batch after its footer; copy it again, or read from another controller"
+            )
         batch = found.batch
         if not is_begun:
             _header(path, batch)
@@ -59,7 +61,7 @@ def checkpoint_records(path: Path, progress: Progress | None = None) -> Iterator
         else:
             yield from (metadata_of(path, record) for record in records_of(path, batch))
     if not is_whole:
-        raise CorruptSnapshot(f"{path} has no footer: it is not whole; copy it again, or read another controller's")
+        raise CorruptSnapshot(f"{path} has no footer: it is not whole; copy it again, or read from another controller")
 
 
 def _header(path: Path, batch: RecordBatch) -> CheckpointHeader:

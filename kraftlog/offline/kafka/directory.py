@@ -188,7 +188,7 @@ def log_batches(
                 raise CorruptLog(
                     f"{segment.path}: a batch at offset {batch.base_offset} of epoch {batch.partition_leader_epoch}"
                     f" follows what ends at offset {expected}, epoch {epoch};"
-                    f" {COPY_AGAIN}, or read another controller's"
+                    f" {COPY_AGAIN}, or read from another controller"
                 )
             expected, epoch = batch.end_offset, batch.partition_leader_epoch
             if progress is not None:
@@ -199,9 +199,11 @@ def log_batches(
 
 def _check_torn(end: BrokenEnd, *, is_last: bool) -> None:
     if not is_last:
-        raise CorruptLog(f"{end}, and the log continues in another segment; {COPY_AGAIN}, or read another controller's")
+        raise CorruptLog(
+            f"{end}, and the log continues in another segment; {COPY_AGAIN}, or read from another controller"
+        )
     if not end.is_torn:
-        raise CorruptLog(f"{end}, and others follow; {COPY_AGAIN}, or read another controller's")
+        raise CorruptLog(f"{end}, and others follow; {COPY_AGAIN}, or read from another controller")
 
 
 def found_batches(path: Path, progress: Progress | None = None) -> Iterator[FoundBatch]:
@@ -209,7 +211,7 @@ def found_batches(path: Path, progress: Progress | None = None) -> Iterator[Foun
     size = path.stat().st_size
     for found in walk_file(path):
         if isinstance(found, BrokenEnd):
-            raise CorruptLog(f"{found}; copy it again, or read another controller's")
+            raise CorruptLog(f"{found}; copy it again, or read from another controller")
         if progress is not None:
             progress(found.end_position, size)
         yield found

@@ -105,7 +105,7 @@ def _of_total(connection: sqlite3.Connection, progress: Progress | None) -> Call
 def _point(connection: sqlite3.Connection) -> SnapshotPoint:
     point = snapshot_point(connection)
     if point is None:
-        raise StorageError("it has no metadata yet: nothing is applied; read another controller's")
+        raise StorageError("it has no metadata yet: nothing is applied; read from another controller")
     return point
 
 

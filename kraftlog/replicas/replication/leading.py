@@ -155,8 +155,9 @@ class Leading:
     def follower(self, replica_id: int, *, names_epoch: bool, name: object) -> FollowerProgress:
         """Return the state of the follower that fetches.
 
-        Raises ApiError if it is not one of the replicas: UNKNOWN_LEADER_EPOCH if its request names the leader's epoch,
-        since it must have newer metadata, otherwise NOT_LEADER_OR_FOLLOWER (DB-07).
+        Raises ApiError if broker `replica_id` is not one of the replicas: UNKNOWN_LEADER_EPOCH if its request names the
+        leader's epoch, otherwise NOT_LEADER_OR_FOLLOWER (DB-07). A broker that knows the epoch must have newer metadata
+        than this leader.
         """
         follower = self.followers.get(replica_id)
         if follower is None:

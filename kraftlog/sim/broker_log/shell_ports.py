@@ -1,4 +1,4 @@
-"""Ports of a broker's shell on a simulated machine: its copy of the metadata, and a network without obstacles."""
+"""Ports of a broker's shell on a simulated machine: its copy of the metadata, and a network that never fails."""
 
 from __future__ import annotations
 

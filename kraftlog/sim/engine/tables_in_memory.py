@@ -34,7 +34,10 @@ def connect(image: bytes) -> sqlite3.Connection:
 
 @cache
 def empty_image(cluster_id: str) -> bytes:
-    """Return the bytes of a database with empty tables. Cached: creating one takes longer than a simulated minute."""
+    """Return the bytes of a database with empty tables.
+
+    Cached, because creating such a database takes longer than simulating a minute of a cluster.
+    """
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("PRAGMA page_size = 512")
     create_in(connection, cluster_id)

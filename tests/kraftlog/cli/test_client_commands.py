@@ -38,7 +38,7 @@ AT_NOWHERE = ("--bootstrap-server", NOWHERE)
         (["produce", "t", *AT_NOWHERE, "--file", ""], "--file"),
         (["consume", "t", *AT_NOWHERE, "--from", "now"], "'now' is not a position in a partition"),
         (["consume", "t", *AT_NOWHERE, "--to", "2026-11-24T03:15:00"], "has no time zone"),
-        (["consume", "t", *AT_NOWHERE, "--to", "beginning"], "no record is before the beginning"),
+        (["consume", "t", *AT_NOWHERE, "--to", "beginning"], "there are no records before the beginning"),
         (["consume", "t", *AT_NOWHERE, "--to", "5", "--until-end"], "leave one of them out"),
         (["consume", "t", *AT_NOWHERE, "--count", "0"], "--count"),
         (["consume", "t", *AT_NOWHERE, "--isolation", "none"], "'none'"),

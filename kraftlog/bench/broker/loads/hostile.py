@@ -112,7 +112,7 @@ class Fill(Load):
             answers = cast(ListOffsetsResponse, client.ask(list_offsets(self.topic, self.partitions, LAST_RECORD_MS)))
         found = {part.offset for part in answers.topics[0].partitions}
         if found != {last}:
-            raise failed(f"ListOffsets by time has found offsets {sorted(found)[:3]}, not {last}")
+            raise failed(f"ListOffsets by time found offsets {sorted(found)[:3]}, not {last}")
         return {}
 
 

@@ -22,10 +22,11 @@ class _Transfer:
 
 
 class TransfersGoOn(Invariant):
-    """A replica requests the byte after the last one that it has written of that snapshot, from any leader (SN-12).
+    """A replica that fetches a snapshot requests the byte after the last one that it has written (SN-12).
 
-    It may start over at any time, with byte 0. Bytes count as written when the replica has ordered the write: it
-    requests nothing before they are. There are no false positives.
+    This holds whichever leader it fetches from. It may start over at any time, with byte 0. Here bytes count as written
+    as soon as the replica has ordered the write, because it requests nothing more until they really are written. There
+    are no false positives.
     """
 
     number = 53

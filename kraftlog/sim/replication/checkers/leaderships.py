@@ -46,7 +46,7 @@ class HeardLeaderships:
         self._ended[key] = epoch
 
     def acknowledges(self, key: Key, epoch: int) -> None:
-        """Check that the broker acknowledges a batch in an epoch that was reported. Raises Violation."""
+        """Check an acknowledgment: the broker must have been reported to lead in its epoch. Raises Violation."""
         self.checks += 1
         if self._led.get(key) != epoch:
             raise self._wrong(key, f"acknowledges in epoch {epoch}, but {self._story(key)}")

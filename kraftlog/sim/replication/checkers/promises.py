@@ -112,7 +112,7 @@ class PartitionPromises:
         )
 
     def confirmed(self, batches: Iterable[Batch], high_watermark: int, leader_epoch: int, *, is_leader: bool) -> None:
-        """Check the batches below a replica's high watermark. Only a leader's are promised."""
+        """Check the batches below a replica's high watermark. If the replica is the leader, they become promises."""
         self.checks += 1
         if leader_epoch < self.unclean_epoch or (not is_leader and leader_epoch <= self.void_epoch):
             return

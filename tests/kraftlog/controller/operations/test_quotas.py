@@ -180,7 +180,7 @@ def test_an_entity_is_altered_whole_or_not_at_all() -> None:
             (("client-id", None), ("ip", None)),
             "the entity client-id <default> and ip <default> has an ip and another type",
         ),
-        ((("user", "alice"), ("client-id", "app"), ("ip", "192.0.2.1")), "an ip stands alone"),
+        ((("user", "alice"), ("client-id", "app"), ("ip", "192.0.2.1")), "an ip must be the only part"),
         ((("ip", "localhost"),), "'localhost' is not an ip"),
         ((("ip", "192.0.2.256"),), "'192.0.2.256' is not an ip"),
     ],

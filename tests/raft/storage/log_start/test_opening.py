@@ -151,7 +151,7 @@ def test_damage_below_the_start_with_records_behind_it_that_nothing_vouches_for_
     log.advance_start(point(2, 1))
     files.crash(kept_unsynced_bytes=10**9)
     overwrite(files, segment_paths(files)[0], 512, bytes(512))
-    with pytest.raises(CorruptLog, match="a valid frame follows behind the log's start 2"):
+    with pytest.raises(CorruptLog, match="a valid frame with records above the log's start 2 follows"):
         open_log(files, BIG)
 
 
