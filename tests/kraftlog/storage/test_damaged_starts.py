@@ -182,7 +182,7 @@ def test_db89_a_bit_in_a_log_start_offset_deletes_nothing_and_is_named(how: str)
     write_new_file(broker.files, STARTS, changed)
     with capture_logs() as lines:
         assert broker.start() is Finding.SOUND
-    assert [line for line in lines if "which is used" in line["event"]]
+    assert [line for line in lines if "the inventory is used" in line["event"]]
     assert broker.found().log_start_offset == 1
     assert all_batches(broker.found()) == broker.before[1:]
     checkpoint(broker.manager)

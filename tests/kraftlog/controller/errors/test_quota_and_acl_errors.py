@@ -60,7 +60,7 @@ QUOTAS = [
         ("an unknown type", limiting(RATE, 1, ("planet", "mars")), "'planet'"),
         ("an empty name", limiting(RATE, 1, ("user", "")), "user", "empty name"),
         ("two of a type", limiting(RATE, 1, ALICE, ("user", "bob")), "more than one user"),
-        ("an ip and others", limiting(RATE, 1, ALICE, ("ip", "192.0.2.1")), "'alice'", "'192.0.2.1'", "alone"),
+        ("an ip and others", limiting(RATE, 1, ALICE, ("ip", "192.0.2.1")), "'alice'", "'192.0.2.1'", "only part"),
         ("no address", limiting(CONNECTIONS, 1, ("ip", "localhost")), "'localhost'"),
         ("an unknown key", limiting("speed", 1, ALICE), "user 'alice'", "'speed'"),
         ("an unknown key", limiting(CONNECTIONS, 1, ALICE), "user 'alice'", CONNECTIONS),
